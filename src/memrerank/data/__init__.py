@@ -1,0 +1,1 @@
+"""Raw stores to a Benchmark: readers, splits, histories, setwise instances."""

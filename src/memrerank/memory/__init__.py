@@ -1,0 +1,1 @@
+"""Histories to Memories: prompts, parsing, quality, and one module per memory source."""

@@ -1,0 +1,1 @@
+"""Products to Pools: sparse and dense first-stage retrieval."""

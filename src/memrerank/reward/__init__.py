@@ -1,0 +1,1 @@
+"""RolloutGroups to Rewards: the pluggable reward callbacks."""
