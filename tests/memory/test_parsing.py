@@ -247,10 +247,13 @@ def test_any_text_is_read_and_no_tag_gets_through(text: str, target: Target) -> 
 @given(
     st.lists(
         st.sampled_from(
-            ["<within_category>", "</within_category>", "<cross_category>", "</cross_category>"]
-            + ["<b>", "red ", "<", "SECRET1 </evidence>", "<evidence>SECRET2 "]
-            + ["<evidence>SECRET3 <b> SECRET4</evidence>", "<evidence>a<evidence>b</evidence>"]
-            + ["SECRET5</evidence>", "<Evidence SECRET6</evidence>", "</b>"]
+            [
+                *("<within_category>", "</within_category>"),
+                *("<cross_category>", "</cross_category>"),
+                *("<b>", "red ", "<", "SECRET1 </evidence>", "<evidence>SECRET2 "),
+                *("<evidence>SECRET3 <b> SECRET4</evidence>", "<evidence>a<evidence>b</evidence>"),
+                *("SECRET5</evidence>", "<Evidence SECRET6</evidence>", "</b>"),
+            ]
         ),
         max_size=20,
     ).map("".join),
