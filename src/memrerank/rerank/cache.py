@@ -1,0 +1,180 @@
+"""Recorded answers of a judge: what was paid for once is never asked twice, and a run can be
+replayed without its judge."""
+
+import json
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from memrerank.errors import ConfigError, JudgeError
+from memrerank.schema import Choice, Comparison, SetwiseReranker
+from memrerank.storage import canonical_json, fingerprint
+
+MODES = ("readwrite", "readonly", "refresh", "off")
+SQL_VARIABLES = 500  # per statement; SQLite's own limit was 999 for long
+LOCK_SECONDS = 60.0  # how long to wait for another process that writes
+
+_TABLE = """CREATE TABLE IF NOT EXISTS answers (
+    key TEXT PRIMARY KEY,  -- sha256 of the canonical request
+    value TEXT NOT NULL  -- the answer in JSON
+) WITHOUT ROWID"""
+_PUT = "INSERT OR {} INTO answers (key, value) VALUES (?, ?)"
+
+
+class CachedReranker:
+    """Wraps a judge in a cache of its answers, in SQLite, shared between processes.
+
+    A recorded answer belongs to the request it answers: `namespace` (the judge's model and
+    every parameter that changes its answers), query, memory, candidates (ids and texts, in
+    order) and sample. Invalid answers are recorded as what they are, so that a replay is the
+    same to the last one; `refresh` asks for them anew. Tokens, cost and latency of a replayed
+    choice are those of the first time.
+
+    Args:
+        reranker: the judge; may be None in mode `readonly`, which never asks.
+        path: the SQLite file; made, with its folder, in modes `readwrite` and `refresh`.
+        mode: `readwrite` asks for what is missing and records it; `readonly` raises JudgeError
+            where an answer is missing; `refresh` asks for everything and replaces what was
+            recorded; `off` passes through.
+        namespace: JSON-serialisable.
+        chunk: answers are committed after so many questions, so that a crash loses no more.
+        remedy: what the message of a miss advises.
+
+    `hits` and `misses` count the answers found and not found. `distribution` is there when the
+    judge has one, or when there is no judge.
+    """
+
+    def __init__(
+        self,
+        reranker: SetwiseReranker | None,
+        path: Path,
+        mode: str,
+        namespace: dict[str, Any],
+        *,
+        chunk: int = 512,
+        remedy: str = "use cache mode readwrite to ask the judge and record its answers",
+    ) -> None:
+        if mode not in MODES:
+            raise ConfigError(f"cache mode {mode!r}: choose one of {', '.join(MODES)}")
+        if reranker is None and mode != "readonly":
+            raise ConfigError(f"cache mode {mode} needs a judge to ask; only readonly does without")
+        self.reranker = reranker
+        self.path = Path(path)
+        self.mode = mode
+        self.namespace = namespace
+        self.chunk = chunk
+        self.remedy = remedy
+        self.hits = 0
+        self.misses = 0
+        if mode == "readonly" and not self.path.is_file():
+            raise JudgeError(f"{self.path}: no recorded answers there; {remedy}")
+
+    def choose(self, comparisons: Sequence[Comparison]) -> list[Choice]:
+        """Answers in order, recorded or new."""
+        if self.mode == "off" and self.reranker is not None:
+            return self.reranker.choose(comparisons)
+        ask = None if self.reranker is None else self.reranker.choose
+        keys = [self._key("choice", comparison, comparison.sample) for comparison in comparisons]
+        values = self._answers(keys, comparisons, ask, asdict)
+        return [Choice(**value) for value in values]
+
+    @property
+    def distribution(self) -> Callable[[Sequence[Comparison]], list[np.ndarray]]:
+        """The recorded counterpart of the judge's `distribution`; AttributeError without one."""
+        if self.reranker is not None and not hasattr(self.reranker, "distribution"):
+            raise AttributeError(f"{type(self.reranker).__name__} cannot give its distribution")
+        return self._distribution
+
+    def _distribution(self, comparisons: Sequence[Comparison]) -> list[np.ndarray]:
+        ask = getattr(self.reranker, "distribution", None)
+        if self.mode == "off" and ask is not None:
+            return ask(comparisons)
+        keys = [self._key("distribution", comparison, None) for comparison in comparisons]
+        values = self._answers(keys, comparisons, ask, lambda p: [float(x) for x in p])
+        return [np.array(value, dtype=np.float64) for value in values]
+
+    def _key(self, kind: str, comparison: Comparison, sample: int | None) -> str:
+        request = {
+            "kind": kind,
+            "namespace": self.namespace,
+            "query_id": comparison.query_id,
+            "query": comparison.query,
+            "memory": [comparison.memory.within, comparison.memory.cross],
+            "candidates": [[product.id, product.text] for product in comparison.candidates],
+            "sample": sample,
+        }
+        return fingerprint(request)
+
+    def _answers(
+        self,
+        keys: Sequence[str],
+        comparisons: Sequence[Comparison],
+        ask: Callable[[Sequence[Comparison]], list[Any]] | None,
+        to_json: Callable[[Any], Any],
+    ) -> list[Any]:
+        """The JSON value of each key; those missing are asked for, each once, and recorded."""
+        known = {} if self.mode == "refresh" else self._load(keys)
+        missing = {
+            key: comparison
+            for key, comparison in zip(keys, comparisons, strict=True)
+            if key not in known
+        }
+        self.hits += sum(key in known for key in keys)
+        self.misses += sum(key not in known for key in keys)
+        if missing and (ask is None or self.mode == "readonly"):
+            raise self._miss(next(iter(missing.values())), len(missing), len(set(keys)))
+        todo = list(missing)
+        for start in range(0, len(todo) if ask else 0, self.chunk):
+            part = todo[start : start + self.chunk]
+            answers = ask([missing[key] for key in part])  # type: ignore[misc]
+            self._store(dict(zip(part, map(to_json, answers), strict=True)))
+            known |= self._load(part)  # of two processes that asked, all follow the first
+        return [known[key] for key in keys]
+
+    def _miss(self, comparison: Comparison, missing: int, total: int) -> JudgeError:
+        return JudgeError(
+            f"{self.path}: no recorded answer for query {comparison.query_id}, sample "
+            f"{comparison.sample} ({missing} of {total} answers are missing for judge "
+            f"{canonical_json(self.namespace)}); {self.remedy}"
+        )
+
+    def _load(self, keys: Sequence[str]) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        with self._connection() as connection:
+            for start in range(0, len(keys), SQL_VARIABLES):
+                part = keys[start : start + SQL_VARIABLES]
+                marks = ",".join("?" * len(part))
+                rows = connection.execute(
+                    f"SELECT key, value FROM answers WHERE key IN ({marks})", part
+                )
+                found |= {key: json.loads(value) for key, value in rows}
+        return found
+
+    def _store(self, values: dict[str, Any]) -> None:
+        statement = _PUT.format("REPLACE" if self.mode == "refresh" else "IGNORE")
+        with self._connection() as connection, connection:
+            rows = ((key, canonical_json(value)) for key, value in values.items())
+            connection.executemany(statement, rows)
+
+    @contextmanager
+    def _connection(self) -> Iterator[sqlite3.Connection]:
+        """A connection of its own for each use: right in any thread, and after a fork."""
+        readonly = self.mode == "readonly"
+        if not readonly:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+        uri = f"{self.path.absolute().as_uri()}?mode={'ro' if readonly else 'rwc'}"
+        try:
+            with closing(sqlite3.connect(uri, uri=True, timeout=LOCK_SECONDS)) as connection:
+                if not readonly:
+                    connection.execute("PRAGMA journal_mode=WAL")
+                    connection.execute(_TABLE)
+                yield connection
+        except sqlite3.DatabaseError as error:
+            raise JudgeError(
+                f"{self.path}: not usable as a cache of answers ({error}); check it or name another"
+            ) from error
