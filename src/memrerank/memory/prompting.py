@@ -1,0 +1,102 @@
+"""Histories to extractor prompts.
+
+Templates live in `prompts/<style>/<target>.jinja`. Product text is untrusted: markup in it is
+escaped, chat-control tokens are broken up, and white space is folded, so that a title can neither
+close its field nor pose as a turn of the conversation.
+"""
+
+import hashlib
+import re
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, TemplateNotFound
+from transformers import PreTrainedTokenizerBase
+
+from memrerank.data.text import cut_words
+from memrerank.errors import ConfigError
+from memrerank.schema import History, Purchase, Target
+
+PROMPT_FOLDER = Path(__file__).parent / "prompts"
+
+
+@dataclass(frozen=True)
+class PromptSettings:
+    """How a history becomes a prompt."""
+
+    style: str  # folder under prompts/
+    max_purchases: int  # newest purchases shown, of each of within and cross
+    max_product_words: int  # words shown of each product (paper: 120)
+    max_memory_words: int  # the length that the instructions ask for
+    answer_prefix: str = ""  # put in the model's mouth; part of the prompt, read back with the answer
+
+
+class MemoryPrompt:
+    """Renders the extractor's prompt for one target.
+
+    Raises:
+        ConfigError: there is no template for the style and target.
+    """
+
+    def __init__(self, target: Target, settings: PromptSettings) -> None:
+        self.target = target
+        self.settings = settings
+        environment = Environment(
+            loader=FileSystemLoader(PROMPT_FOLDER),
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+            autoescape=False,  # escape_text is applied to every product before rendering
+        )
+        name = f"{settings.style}/{target.value}.jinja"
+        try:
+            self._template = environment.get_template(name)
+        except TemplateNotFound as error:
+            styles = ", ".join(sorted(p.name for p in PROMPT_FOLDER.iterdir() if p.is_dir()))
+            raise ConfigError(
+                f"extractor.prompt.style={settings.style}: no template {name}; styles: {styles}"
+            ) from error
+        self._source = (PROMPT_FOLDER / name).read_text()
+
+    @cached_property
+    def version(self) -> str:
+        """Changes with every setting or template change that changes what the model reads."""
+        return hashlib.sha256(f"{self._source}{self.settings}".encode()).hexdigest()[:12]
+
+    def render(self, history: History) -> str:
+        """The user turn for one history; purchases newest first."""
+        return self._template.render(
+            category=history.category.replace("_", " "),
+            within=self._products(history.within),
+            cross=self._products(history.cross),
+            max_words=self.settings.max_memory_words,
+        ).strip()
+
+    def token_ids(self, history: History, tokenizer: PreTrainedTokenizerBase) -> list[int]:
+        """The whole prompt as token ids: chat template, user turn, and the answer's prefix."""
+        text = tokenizer.apply_chat_template(
+            [{"role": "user", "content": self.render(history)}],
+            tokenize=False,
+            add_generation_prompt=True,
+        )
+        return tokenizer(text + self.settings.answer_prefix, add_special_tokens=False).input_ids
+
+    def _products(self, purchases: tuple[Purchase, ...]) -> list[str]:
+        newest = purchases[::-1][: self.settings.max_purchases]
+        cap = self.settings.max_product_words
+        return [escape_text(cut_words(purchase.product.text, cap)) for purchase in newest]
+
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]+")
+
+
+def escape_text(text: str) -> str:
+    """Product text that cannot act as markup: no angle brackets, control or bidi characters.
+
+    `<|im_start|>` and its like are chat-control tokens to some tokenizers; without angle brackets
+    they are plain text. `[INST]`-style markers lose their brackets.
+    """
+    text = _CONTROL.sub(" ", text).replace("<", "‹").replace(">", "›")
+    text = re.sub(r"\[(/?(?:INST|SYS)[^\]]*)\]", r"(\1)", text, flags=re.IGNORECASE)
+    return " ".join(text.split())
