@@ -101,7 +101,7 @@ def read_queries(connection: duckdb.DuckDBPyConnection, files: StoreFiles) -> No
         connection.execute(
             f"""
             CREATE OR REPLACE TEMP TABLE queries AS
-            SELECT qid AS query_id, trim(query) AS text, item_id, user_id
+            SELECT qid AS query_id, query AS text, item_id, user_id
             FROM read_csv(?, header = true, auto_detect = false, delim = ',', quote = '"',
                           escape = '"', columns = {{{columns}}})
             """,
@@ -111,8 +111,9 @@ def read_queries(connection: duckdb.DuckDBPyConnection, files: StoreFiles) -> No
         raise DataError(_csv_fault(path, header) or f"{path}: {_first_line(error)}") from error
     rows, distinct, missing = connection.execute(
         """SELECT count(*), count(DISTINCT query_id), count(*) FILTER (
-               coalesce(query_id, '') = '' OR coalesce(text, '') = ''
-               OR coalesce(item_id, '') = '' OR coalesce(user_id, '') = '') FROM queries"""
+               coalesce(least(trim(query_id), trim(text), trim(item_id), trim(user_id)), '') = ''
+               OR query_id IS NULL OR text IS NULL OR item_id IS NULL OR user_id IS NULL)
+           FROM queries"""
     ).fetchall()[0]
     if not rows:
         raise DataError(f"{path} is empty: it has a header and no queries; fetch the file again")

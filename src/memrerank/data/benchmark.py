@@ -78,13 +78,13 @@ def build_products(
             )
         else:
             title, _ = product_text(row.item_text or "", None, None, None, max_words)
-            counts["products with the item pool's text"] += bool(title)
+            counts["products_with_item_pool_text"] += bool(title)
         if title:
             products[row.id] = Product(row.id, title, description, row.category)
         elif row.described:
-            counts["products without a title"] += 1
+            counts["products_without_a_title"] += 1
         else:
-            counts["products without metadata"] += 1
+            counts["products_without_metadata"] += 1
     return products
 
 
@@ -94,11 +94,11 @@ def _build_corpus(
     """The products of the item pool and all positives that have a text, by id, sorted."""
     corpus: dict[str, Product] = {}
     for row in rows:
-        counts["products in the item pool"] += row.in_items
+        counts["products_in_the_item_pool"] += row.in_items
         if row.id in products and (row.in_items or row.is_positive):
             corpus[row.id] = products[row.id]
-            counts["positives added to the corpus"] += not row.in_items
-    counts["products in the corpus"] = len(corpus)
+            counts["positives_added_to_the_corpus"] += not row.in_items
+    counts["products_in_the_corpus"] = len(corpus)
     return corpus
 
 
@@ -113,16 +113,17 @@ def _build_histories(
     described = {row.id for row in raw.products if row.described}
     sides: dict[tuple[str, bool], list[Purchase]] = {}
     for row in raw.purchases:
-        counts["purchases before a target"] += 1
+        counts["purchases_before_a_target"] += 1
         if row.product_id in products:
             purchase = Purchase(products[row.product_id], row.timestamp)
             sides.setdefault((row.query_id, row.within), []).append(purchase)
         elif row.product_id in described:
-            counts["purchases left out: no title"] += 1
+            counts["purchases_dropped_no_title"] += 1
         else:
-            counts["purchases left out: no metadata"] += 1
-    for side in sides.values():
-        counts["purchases left out: over max_history"] += max(0, len(side) - max_history)
+            counts["purchases_dropped_no_metadata"] += 1
+    for (_, within), side in sides.items():
+        counts["purchases_dropped_over_max_history"] += max(0, len(side) - max_history)
+        counts[f"purchases_kept_{'within' if within else 'cross'}"] += min(len(side), max_history)
     return {
         query.id: History(
             user_id=query.user_id,
@@ -145,16 +146,14 @@ def _keep_queries(
     for query in queries:
         history = histories[query.id]
         if query.positive_id not in corpus:
-            counts["queries left out: positive without text"] += 1
+            counts["queries_dropped_positive_without_text"] += 1
         elif not history.within and not history.cross:
-            counts["queries left out: empty history"] += 1
+            counts["queries_dropped_empty_history"] += 1
         else:
             kept.append(query)
-            counts["queries without within history"] += not history.within
-            counts["queries without cross history"] += not history.cross
-            counts["purchases kept within"] += len(history.within)
-            counts["purchases kept cross"] += len(history.cross)
-    counts["queries kept"] = len(kept)
+            counts["queries_without_within_history"] += not history.within
+            counts["queries_without_cross_history"] += not history.cross
+    counts["queries_kept"] = len(kept)
     return kept
 
 
@@ -162,7 +161,7 @@ def _check_splits(
     splits: Mapping[Split, Sequence[Query]], category: str, counts: Counter[str]
 ) -> None:
     for split, members in splits.items():
-        counts[f"queries in {split.value}"] = len(members)
+        counts[f"queries_in_{split.value}"] = len(members)
     empty = [split.value for split, members in splits.items() if not members]
     if empty:
         sizes = ", ".join(f"{split.value} {len(members)}" for split, members in splits.items())
@@ -173,7 +172,9 @@ def _check_splits(
 
 
 def _describe(counts: Counter[str]) -> str:
-    return ", ".join(f"{name}: {n}" for name, n in counts.items() if name.startswith("queries"))
+    return ", ".join(
+        f"{name.replace('_', ' ')}: {n}" for name, n in counts.items() if name.startswith("queries")
+    )
 
 
 def _fingerprint(

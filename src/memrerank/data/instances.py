@@ -53,13 +53,13 @@ def sample_instances(
             raise ConfigError(f"query {query.id} has no pool; retrieve the pools of all queries")
         pool = pools[query.id]
         if query.positive_id not in pool.product_ids:
-            counts["pairs left out: positive not in the pool"] += 1
+            counts["pairs_dropped_positive_not_in_pool"] += 1
         elif len(pool.product_ids) <= NEGATIVES:
-            counts["pairs left out: pool too small"] += 1
+            counts["pairs_dropped_pool_too_small"] += 1
         else:
             drawn = _sample_pair(query, pool, corpus, per_pair, seed)
-            counts["pairs eligible"] += 1
-            counts["instances with repeated negatives"] += per_pair - len(
+            counts["pairs_eligible"] += 1
+            counts["instances_with_repeated_negatives"] += per_pair - len(
                 {frozenset(product.id for product in one.candidates) for one in drawn}
             )
             instances.extend(drawn)

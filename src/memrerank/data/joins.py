@@ -92,12 +92,15 @@ def read_raw(files: amazon.StoreFiles, category: str) -> RawBenchmark:
         counts = _count_queries(connection)
     if not targets:
         raise DataError(
-            f"no query of category {category}: {files.queries} has {counts['queries in file']} "
+            f"no query of category {category}: {files.queries} has {counts['queries_in_file']} "
             f"queries, and for none of them {files.reviews[category]} holds a review of its "
             "item_id by its user_id; choose another category="
         )
     return RawBenchmark(
-        [Query(id, text, user, item, category, time) for id, text, user, item, time in targets],
+        [
+            Query(id, " ".join(text.split()), user, item, category, time)
+            for id, text, user, item, time in targets
+        ],
         [PurchaseRow(*row) for row in purchases],
         [ProductRow(*row) for row in products],
         counts,
@@ -112,9 +115,9 @@ def _count_queries(connection: duckdb.DuckDBPyConnection) -> Counter[str]:
     ).fetchall()[0]
     return Counter(
         {
-            "queries in file": in_file,
-            "queries without a matching review": in_file - reviewed,
-            "queries of other categories": reviewed - targets,
-            "queries of the category": targets,
+            "queries_in_file": in_file,
+            "queries_without_a_matching_review": in_file - reviewed,
+            "queries_of_other_categories": reviewed - targets,
+            "queries_of_the_category": targets,
         }
     )

@@ -7,6 +7,7 @@ which line it is and what is wrong with it.
 import glob
 import gzip
 import json
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, cast
@@ -15,7 +16,7 @@ import duckdb
 
 from memrerank.errors import DataError
 
-JSON_TYPES: dict[type, tuple[str, ...]] = {str: ("VARCHAR",), int: ("BIGINT", "UBIGINT")}
+JSON_TYPES: dict[type, str] = {str: "'VARCHAR'", int: "'BIGINT', 'UBIGINT'"}
 SQL_TYPES: dict[type, str] = {str: "VARCHAR", int: "BIGINT"}
 WORDS: dict[type, str] = {str: "a string", int: "an integer"}
 
@@ -46,7 +47,7 @@ def read_jsonl(
         f"TRY_CAST({name} ->> '$' AS {SQL_TYPES[kind]}) AS {name}" for name, kind in fields.items()
     )
     suspect = " OR ".join(
-        f"coalesce(json_type({name}), '') NOT IN {(*JSON_TYPES[kind], '-')}"
+        f"coalesce(json_type({name}), '') NOT IN ({JSON_TYPES[kind]})"
         for name, kind in fields.items()
     )
     query = f"""
@@ -99,7 +100,7 @@ def first_fault(path: Path, check: Callable[[Any], str | None]) -> str | None:
             for number, line in enumerate(file, start=1):
                 if line.strip() and (fault := _line_fault(line, check)):
                     return f"{path}:{number}: {fault}"
-    except (EOFError, OSError) as error:
+    except (EOFError, OSError, zlib.error) as error:
         return (
             f"{path}: cannot be read past line {number} ({error}); "
             "the file is damaged or was not copied whole: fetch it again"

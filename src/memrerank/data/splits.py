@@ -12,8 +12,8 @@ def split_by_user(queries: Sequence[Query], seed: int) -> dict[Split, tuple[Quer
     """Splits queries 75:15:10 so that no user is in two splits; sorted by id in each.
 
     Users come in shuffled order, those with most queries first, and each goes to the split that
-    lacks most of its share: sizes differ from the shares by less than one user's queries. Dev and
-    test aim at one query at least.
+    lacks most of its share. Where there are three users or more, dev and test aim at one query
+    at least.
     """
     by_user: dict[str, list[Query]] = {}
     for query in sorted(queries, key=lambda query: query.id):
@@ -21,7 +21,8 @@ def split_by_user(queries: Sequence[Query], seed: int) -> dict[Split, tuple[Quer
     users = sorted(by_user)
     numpy_generator(seed, "split").shuffle(users)
     users.sort(key=lambda user: -len(by_user[user]))  # stable: shuffled among equals
-    lacking = {split: max(1.0, share * len(queries)) for split, share in SPLIT_SHARES.items()}
+    least = 1.0 if len(users) >= len(SPLIT_SHARES) else 0.0
+    lacking = {split: max(least, share * len(queries)) for split, share in SPLIT_SHARES.items()}
     lacking[Split.train] = len(queries) - lacking[Split.dev] - lacking[Split.test]
     splits: dict[Split, list[Query]] = {split: [] for split in Split}
     for user in users:

@@ -1,6 +1,6 @@
 """Lexical retrieval with BM25 (bm25s, Lucene's variant)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import bm25s
@@ -56,16 +56,23 @@ class BM25Retriever:
         """The `k` best products for each query; those that share no word with it come last."""
         ids = list(corpus)
         order = id_order(ids)
+        return [
+            Pool(query.id, self.name, tuple(ids[i] for i in best(row, order, k)))
+            for query, row in zip(queries, self.scores(corpus, queries), strict=True)
+        ]
+
+    def scores(
+        self, corpus: Mapping[str, Product], queries: Sequence[Query]
+    ) -> Iterator[np.ndarray]:
+        """For each query, the scores of all products [n] in the order of the corpus."""
         index = bm25s.BM25(method="lucene", k1=self.k1, b=self.b)
         index.index(
             self._words([product.text for product in corpus.values()]),
-            show_progress=len(ids) > PROGRESS_FROM,
+            show_progress=len(corpus) > PROGRESS_FROM,
         )
-        pools = []
-        for query, words in zip(queries, self._words([q.text for q in queries]), strict=True):
-            scores = index.get_scores(words) if words else np.zeros(len(ids), dtype=np.float32)
-            pools.append(Pool(query.id, self.name, tuple(ids[i] for i in best(scores, order, k))))
-        return pools
+        nothing = np.zeros(len(corpus), dtype=np.float32)
+        for words in self._words([query.text for query in queries]):
+            yield index.get_scores(words) if words else nothing
 
     def _words(self, texts: list[str]) -> list[list[str]]:
         return bm25s.tokenize(

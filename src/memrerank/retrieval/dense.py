@@ -15,6 +15,7 @@ from memrerank.storage import atomic_path, fingerprint
 log = logging.getLogger(__name__)
 
 TIE_MARGIN = 28  # products fetched beyond k, so that ties at its edge can be told apart
+GPU_WIDTH = 2048  # products that FAISS can fetch per query on a GPU
 
 
 class Encoder(Protocol):
@@ -84,23 +85,24 @@ def nearest(queries: np.ndarray, products: np.ndarray, order: np.ndarray, k: int
         products: [n, d].
         order: [n], the tie-breaker: of products whose scores agree, the lowest comes first.
     """
-    count = len(products)
-    k = min(k, count)
-    index = _flat_index(products)
-    width = min(k + TIE_MARGIN, count)
+    on_gpu = faiss.get_num_gpus() > 0
+    index = _flat_index(products, on_gpu)
+    widest = min(len(products), GPU_WIDTH) if on_gpu else len(products)
+    k = min(k, widest)
+    width = min(k + TIE_MARGIN, widest)
     while True:
         scores, places = index.search(queries, width)  # [q, width] each
         scores = np.round(scores, DECIMALS)
-        if width == count or bool(np.all(scores[:, -1] < scores[:, k - 1])):
+        if width == widest or bool(np.all(scores[:, -1] < scores[:, k - 1])):
             break
-        width = min(2 * width, count)  # the ties at the edge may go on
+        width = min(2 * width, widest)  # the ties at the edge may go on
     ranked = np.lexsort((order[places], -scores), axis=-1)[:, :k]  # [q, k]
     return np.take_along_axis(places, ranked, axis=1)
 
 
-def _flat_index(products: np.ndarray) -> faiss.Index:
+def _flat_index(products: np.ndarray, on_gpu: bool) -> faiss.Index:
     index: faiss.Index = faiss.IndexFlatIP(products.shape[1])
-    if faiss.get_num_gpus() > 0:
+    if on_gpu:
         index = faiss.index_cpu_to_all_gpus(index)
     index.add(products)
     return index

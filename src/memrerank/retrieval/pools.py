@@ -43,7 +43,7 @@ def load_pools(
     k, and nothing else: benchmarks that differ only in splits or histories share their pools.
 
     Args:
-        counts: if given, `pools read`, `pools made` and `pool files damaged` are added to it.
+        counts: if given, `pools_read`, `pools_made` and `pool_files_damaged` are added to it.
 
     Raises:
         ConfigError: `k` is below 1.
@@ -62,13 +62,13 @@ def load_pools(
             pools = _read(path, retriever.name)
         except ValueError as error:
             log.warning("the cached pools %s are damaged (%s) and are made again", path, error)
-            counts["pool files damaged"] = counts.get("pool files damaged", 0) + 1
+            counts["pool_files_damaged"] = counts.get("pool_files_damaged", 0) + 1
         else:
-            counts["pools read"] = counts.get("pools read", 0) + len(pools)
+            counts["pools_read"] = counts.get("pools_read", 0) + len(pools)
             return pools
     pools = {pool.query_id: pool for pool in retriever.search(benchmark.corpus, queries, k)}
     _write(path, pools.values())
-    counts["pools made"] = counts.get("pools made", 0) + len(pools)
+    counts["pools_made"] = counts.get("pools_made", 0) + len(pools)
     return pools
 
 
