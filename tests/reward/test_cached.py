@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from memrerank.errors import JudgeError
+from memrerank.errors import ConfigError, JudgeError
 from memrerank.rerank.cache import CachedReranker
 from memrerank.reward.cached import CachedReward
 from memrerank.reward.setwise import SetwiseReward
@@ -17,6 +17,7 @@ from memrerank.schema import (
     History,
     Product,
     Query,
+    Rewards,
     Rollout,
     RolloutGroup,
     SetwiseInstance,
@@ -47,32 +48,40 @@ class Judge:
         return [Choice((1, 1, None, 0, 3)[c.sample]) for c in comparisons]
 
 
+def record(path: Path, *texts: str) -> tuple[CachedReranker, Rewards]:
+    """A recording of the rewards of one group, and those rewards."""
+    recorder = CachedReranker(Judge(), path / "answers.sqlite", "readwrite", SPACE)
+    return recorder, SetwiseReward(recorder, Target.w)([group(*texts)])
+
+
 def test_a_replay_gives_the_recorded_rewards(tmp_path: Path) -> None:
-    path = tmp_path / "answers.sqlite"
-    recorder = CachedReranker(Judge(), path, "readwrite", SPACE)
-    groups = [group("red", "blue")]
-    recorded = SetwiseReward(recorder, Target.w)(groups)
-    replayed = CachedReward(path, SPACE, Target.w)(groups)
+    recorder, recorded = record(tmp_path, "red", "blue")
+    replayed = CachedReward(recorder, Target.w)([group("red", "blue")])
     np.testing.assert_array_equal(replayed.components["utility"], [[0.5, 0.5]])
     np.testing.assert_array_equal(replayed.total, recorded.total)
 
 
 def test_a_miss_names_query_sample_file_and_setting(tmp_path: Path) -> None:
-    path = tmp_path / "answers.sqlite"
-    SetwiseReward(CachedReranker(Judge(), path, "readwrite", SPACE), Target.w)([group("red")])
+    recorder, _ = record(tmp_path, "red")
     message = r"answers.sqlite: no recorded answer for query q, sample 0 .*set reward=setwise"
     with pytest.raises(JudgeError, match=message):
-        CachedReward(path, SPACE, Target.w)([group("green")])
+        CachedReward(recorder, Target.w)([group("green")])  # the recorder itself would ask
+    other = CachedReranker(None, recorder.path, "readonly", {"model": "other"})
     with pytest.raises(JudgeError, match=r"sample 0 .*\"model\":\"other\""):
-        CachedReward(path, {"model": "other"}, Target.w)([group("red")])
+        CachedReward(other, Target.w)([group("red")])
+
+
+def test_a_replay_needs_a_recording(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"judge Judge has no recorded answers; set judge_cache"):
+        CachedReward(Judge(), Target.w)
+    empty = CachedReranker(Judge(), tmp_path / "nowhere.sqlite", "readwrite", SPACE)
     with pytest.raises(JudgeError, match=r"nowhere.sqlite: no recorded answers there; set reward"):
-        CachedReward(tmp_path / "nowhere.sqlite", SPACE, Target.w)
+        CachedReward(empty, Target.w)
 
 
 def test_a_replay_needs_the_same_candidates(tmp_path: Path) -> None:
-    path = tmp_path / "answers.sqlite"
-    SetwiseReward(CachedReranker(Judge(), path, "readwrite", SPACE), Target.w)([group("red")])
+    recorder, _ = record(tmp_path, "red")
     instance = replace(CASE.instance, candidates=PRODUCTS[::-1], positive=3)
     moved = replace(group("red"), case=replace(CASE, instance=instance))
     with pytest.raises(JudgeError, match="no recorded answer for query q"):
-        CachedReward(path, SPACE, Target.w)([moved])
+        CachedReward(recorder, Target.w)([moved])

@@ -57,12 +57,14 @@ class CachedReranker:
         namespace: dict[str, Any],
         *,
         chunk: int = 512,
-        remedy: str = "use cache mode readwrite to ask the judge and record its answers",
+        remedy: str = "set judge_cache.mode=readwrite to ask the judge and record its answers",
     ) -> None:
         if mode not in MODES:
-            raise ConfigError(f"cache mode {mode!r}: choose one of {', '.join(MODES)}")
+            raise ConfigError(f"judge_cache.mode={mode}: choose one of {', '.join(MODES)}")
         if reranker is None and mode != "readonly":
-            raise ConfigError(f"cache mode {mode} needs a judge to ask; only readonly does without")
+            raise ConfigError(
+                f"judge_cache.mode={mode} needs a judge; only readonly does without one"
+            )
         self.reranker = reranker
         self.path = Path(path)
         self.mode = mode

@@ -1,37 +1,41 @@
 """The setwise reward on recorded answers: no judge, no cost, the same numbers every time."""
 
-from pathlib import Path
-from typing import Any
-
+from memrerank.errors import ConfigError
 from memrerank.memory.quality import QualitySettings
 from memrerank.rerank.cache import CachedReranker
 from memrerank.reward.setwise import SetwiseReward
-from memrerank.schema import Target
+from memrerank.schema import SetwiseReranker, Target
 
 
 class CachedReward(SetwiseReward):
-    """Replays what a judge answered in an earlier run.
+    """Replays what a judge answered in an earlier run, and never asks one.
 
-    `path` and `namespace` are those of the run that recorded the answers (`rerank.cache`);
-    the other arguments are those of SetwiseReward. A question without a recorded answer raises
-    JudgeError, with the query, the sample and the file.
+    Takes the arguments of SetwiseReward; `reranker` is the CachedReranker that recorded the
+    answers, in whatever mode. A question without a recorded answer raises JudgeError, with the
+    query, the sample, the file and the setting to change.
     """
 
     def __init__(
         self,
-        path: Path,
-        namespace: dict[str, Any],
+        reranker: SetwiseReranker,
         target: Target,
         samples: int = 5,
         utility: str = "sampled",
         quality_weight: float = 0.1,
         quality: QualitySettings | None = None,
     ) -> None:
-        reranker = CachedReranker(
+        """Raises ConfigError for a judge without a recording, JudgeError for a missing file."""
+        if not isinstance(reranker, CachedReranker):
+            raise ConfigError(
+                f"reward=cached: the judge {type(reranker).__name__} has no recorded answers; "
+                "set judge_cache.mode=readonly and judge_cache.path to a recording, or choose "
+                "reward=setwise"
+            )
+        replay = CachedReranker(
             None,
-            path,
+            reranker.path,
             "readonly",
-            namespace,
-            remedy="set reward=setwise with cache mode readwrite to ask the judge",
+            reranker.namespace,
+            remedy="set reward=setwise and judge_cache.mode=readwrite to ask the judge",
         )
-        super().__init__(reranker, target, samples, utility, quality_weight, quality)
+        super().__init__(replay, target, samples, utility, quality_weight, quality)
