@@ -22,10 +22,9 @@ from memrerank.data.demo.vocabulary import (
 )
 from memrerank.seeding import numpy_generator
 
-ELECTRONICS_SHARE = 0.24  # of all products
-BEAUTY_SHARE = 0.22
-SUNDRIES_SHARE = 0.2  # of the electronics
-ANSWERS_PER_NEED = 20  # products with the same kind and function, before kinds run out
+ANSWERS_PER_NEED = 18  # products with the same kind and function
+SEARCHED_SHARE = 0.2  # of all products, at most, in each category that queries search
+SUNDRIES_SHARE = 0.03  # of all products
 PLAIN_SHARE = 0.25  # of the other categories' products
 USUAL_WORDING = 0.7  # how often a title takes a value's first wording
 
@@ -86,31 +85,28 @@ def make_items(settings: DemoSettings) -> list[Item]:
     """Exactly `settings.products` products, electronics first, then beauty, then the rest."""
     rng = numpy_generator(settings.seed, "demo", "items")
     ids = unique_ids(rng, "B0", 8)
-    electronics = int(settings.products * ELECTRONICS_SHARE)
-    sundries = int(electronics * SUNDRIES_SHARE)
-    beauty = int(settings.products * BEAUTY_SHARE)
-    return [
-        *_kind_items(rng, ids, ELECTRONICS, electronics - sundries),
-        *_sundry_items(rng, ids, ELECTRONICS, sundries),
-        *_kind_items(rng, ids, BEAUTY, beauty),
-        *_other_items(rng, ids, settings.products - electronics - beauty),
+    items = [
+        *_kind_items(rng, ids, ELECTRONICS, settings.products),
+        *_sundry_items(rng, ids, ELECTRONICS, int(settings.products * SUNDRIES_SHARE)),
+        *_kind_items(rng, ids, BEAUTY, settings.products),
     ]
+    return [*items, *_other_items(rng, ids, settings.products - len(items))]
 
 
 def kinds_in_stock(category: str, products: int) -> tuple[Kind, ...]:
-    """As many kinds as let `ANSWERS_PER_NEED` products answer each need, and at least two."""
-    return KINDS[category][: max(2, products // (2 * ANSWERS_PER_NEED))]
+    """The kinds of a category that a store of so many products has room for."""
+    room = int(products * SEARCHED_SHARE)
+    return KINDS[category][: max(2, room // (2 * ANSWERS_PER_NEED))]
 
 
 def _kind_items(
-    rng: np.random.Generator, ids: Iterator[str], category: str, count: int
+    rng: np.random.Generator, ids: Iterator[str], category: str, products: int
 ) -> Iterator[Item]:
-    kinds = kinds_in_stock(category, count)
+    kinds = kinds_in_stock(category, products)
     needs = [(k, f) for k, kind in enumerate(kinds) for f in range(len(kind.functions))]
-    for number in range(count):
-        kind_index, function_index = needs[number % len(needs)]
+    for kind_index, function_index in needs * ANSWERS_PER_NEED:
         kind = kinds[kind_index]
-        function = kind.functions[function_index].title
+        function = kind.functions[function_index]
         traits = {name: int(rng.integers(len(v))) for name, v in TRAITS[category].items()}
         values = {name: TRAITS[category][name][index] for name, index in traits.items()}
         pastime = int(rng.integers(len(PASTIMES))) if category == ELECTRONICS else None
@@ -118,7 +114,7 @@ def _kind_items(
             values["use"] = PASTIMES[pastime].use
         yield _item(
             rng, next(ids), category, _wording(rng, kind.nouns), TITLES[category], values,
-            {"function": function}, need=(kind_index, function_index), traits=traits,
+            {"function": function.title}, sense=function.query, need=(kind_index, function_index), traits=traits,
             pastime=pastime,
         )  # fmt: skip
 
@@ -167,6 +163,7 @@ def _item(
     titles: tuple[str, ...],
     values: dict[str, Value],
     words: dict[str, str],
+    sense: str = "",
     need: tuple[int, int] | None = None,
     traits: dict[str, int] | None = None,
     pastime: int | None = None,
@@ -183,7 +180,7 @@ def _item(
         category=category,
         noun=noun,
         title=title,
-        description=" ".join([f"{noun} by {brands[brand]}.", *sentences]),
+        description=" ".join([f"{noun} {sense}".strip() + ".", *sentences]),
         features=tuple(words.values()),
         price=round(float(rng.uniform(0.8, 1.25) * (9.0, 24.0, 69.0)[tier]), 2),
         brand=brand,

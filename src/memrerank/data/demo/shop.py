@@ -158,7 +158,7 @@ def _between(rng: np.random.Generator, bounds: tuple[int, int]) -> int:
 def _target(rng: np.random.Generator, shopper: Shopper, shelves: _Shelves, category: str) -> int:
     """The product that the shopper likes best, over half of the needs that exist."""
     where = shelves.kinds[category]
-    needs = sorted({shelves.items[i].need for i in where})  # type: ignore[type-var]
+    needs = sorted({shelves.items[i].need for i in where})
     chosen = rng.choice(len(needs), size=max(1, len(needs) // 2), replace=False)
     considered = {needs[i] for i in chosen}
     where = where[[shelves.items[i].need in considered for i in where]]
@@ -196,5 +196,5 @@ def _query(rng: np.random.Generator, item: Item) -> str:
     kind = KINDS[item.category][item.need[0]]  # type: ignore[index]
     function = kind.functions[item.need[1]].query  # type: ignore[index]
     text = SEARCHES[int(rng.integers(len(SEARCHES)))]
-    noun = kind.nouns[0].lower()
+    noun = item.noun.lower()
     return text.format(noun=noun, function=function)
