@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import cycle, islice
 
 import numpy as np
 
@@ -26,6 +27,7 @@ ANSWERS_PER_NEED = 18  # products with the same kind and function
 SEARCHED_SHARE = 0.2  # of all products, at most, in each category that queries search
 SUNDRIES_SHARE = 0.03  # of all products
 PLAIN_SHARE = 0.25  # of the other categories' products
+TIER_PRICES = (9.0, 24.0, 69.0)  # US dollars, in the order of TIERS
 USUAL_WORDING = 0.7  # how often a title takes a value's first wording
 
 TITLES = {
@@ -99,95 +101,113 @@ def kinds_in_stock(category: str, products: int) -> tuple[Kind, ...]:
     return KINDS[category][: max(2, room // (2 * ANSWERS_PER_NEED))]
 
 
+@dataclass(frozen=True)
+class _Blueprint:
+    """What is settled about a product before its brand, price and wording are drawn."""
+
+    category: str
+    noun: str
+    title_forms: tuple[str, ...]
+    values: dict[str, Value]  # traits by the title form's field
+    words: dict[str, str]  # the other fields of the title form
+    sense: str = ""  # what the product does, in words that follow its noun
+    need: tuple[int, int] | None = None
+    traits: dict[str, int] = field(default_factory=dict)
+    pastime: int | None = None
+
+
 def _kind_items(
     rng: np.random.Generator, ids: Iterator[str], category: str, products: int
 ) -> Iterator[Item]:
+    """`ANSWERS_PER_NEED` products for every function of every kind in stock."""
     kinds = kinds_in_stock(category, products)
     needs = [(k, f) for k, kind in enumerate(kinds) for f in range(len(kind.functions))]
-    for kind_index, function_index in needs * ANSWERS_PER_NEED:
-        kind = kinds[kind_index]
-        function = kind.functions[function_index]
-        traits = {name: int(rng.integers(len(v))) for name, v in TRAITS[category].items()}
-        values = {name: TRAITS[category][name][index] for name, index in traits.items()}
-        pastime = int(rng.integers(len(PASTIMES))) if category == ELECTRONICS else None
-        if pastime is not None:
+    for need in needs * ANSWERS_PER_NEED:
+        kind = kinds[need[0]]
+        function = kind.functions[need[1]]
+        traits, values = _traits(rng, category)
+        pastime = None
+        if category == ELECTRONICS:
+            pastime = int(rng.integers(len(PASTIMES)))
             values["use"] = PASTIMES[pastime].use
         yield _item(
-            rng, next(ids), category, _wording(rng, kind.nouns), TITLES[category], values,
-            {"function": function.title}, sense=function.query, need=(kind_index, function_index), traits=traits,
-            pastime=pastime,
-        )  # fmt: skip
+            rng,
+            next(ids),
+            _Blueprint(
+                category=category,
+                noun=_wording(rng, kind.nouns),
+                title_forms=TITLES[category],
+                values=values,
+                words={"function": function.title},
+                sense=function.query,
+                need=need,
+                traits=traits,
+                pastime=pastime,
+            ),
+        )
 
 
 def _sundry_items(
     rng: np.random.Generator, ids: Iterator[str], category: str, count: int
 ) -> Iterator[Item]:
-    for number in range(count):
-        noun = SUNDRIES[category][number % len(SUNDRIES[category])]
-        traits = {name: int(rng.integers(len(v))) for name, v in TRAITS[category].items()}
-        values = {name: TRAITS[category][name][index] for name, index in traits.items()}
-        yield _item(
-            rng, next(ids), category, noun, SUNDRY_TITLES, values,
-            {"color": _pick(rng, COLORS)}, traits=traits,
-        )  # fmt: skip
+    """Products that show traits and answer no need."""
+    for noun in islice(cycle(SUNDRIES[category]), count):
+        traits, values = _traits(rng, category)
+        words = {"color": _pick(rng, COLORS)}
+        plan = _Blueprint(category, noun, SUNDRY_TITLES, values, words, traits=traits)
+        yield _item(rng, next(ids), plan)
 
 
 def _other_items(rng: np.random.Generator, ids: Iterator[str], count: int) -> Iterator[Item]:
+    """Products of the other categories: plain goods, then goods for the pastimes."""
+    plain = [(category, noun) for category, nouns in PLAIN_GOODS.items() for noun in nouns]
     goods = [
         (category, noun, number)
         for number, pastime in enumerate(PASTIMES)
         for category, nouns in pastime.goods.items()
         for noun in nouns
     ]
-    plain = [(category, noun) for category, nouns in PLAIN_GOODS.items() for noun in nouns]
     plain_count = int(count * PLAIN_SHARE)
-    for index in range(count):
-        pastime: int | None = None
-        if index < plain_count:
-            category, noun = plain[index % len(plain)]
-        else:
-            category, noun, pastime = goods[index % len(goods)]
-        values = {} if pastime is None else {"use": PASTIMES[pastime].use}
+    for category, noun in islice(cycle(plain), plain_count):
         words = {"color": _pick(rng, COLORS), "size": _pick(rng, SIZES)}
-        yield _item(
-            rng, next(ids), category, noun, PLAIN_TITLES if pastime is None else GOODS_TITLES,
-            values, words, pastime=pastime,
-        )  # fmt: skip
+        yield _item(rng, next(ids), _Blueprint(category, noun, PLAIN_TITLES, {}, words))
+    for category, noun, number in islice(cycle(goods), count - plain_count):
+        words = {"color": _pick(rng, COLORS), "size": _pick(rng, SIZES)}
+        values = {"use": PASTIMES[number].use}
+        plan = _Blueprint(category, noun, GOODS_TITLES, values, words, pastime=number)
+        yield _item(rng, next(ids), plan)
 
 
-def _item(
-    rng: np.random.Generator,
-    item_id: str,
-    category: str,
-    noun: str,
-    titles: tuple[str, ...],
-    values: dict[str, Value],
-    words: dict[str, str],
-    sense: str = "",
-    need: tuple[int, int] | None = None,
-    traits: dict[str, int] | None = None,
-    pastime: int | None = None,
-) -> Item:
-    """One product whose title and description tell of `values` (traits) and `words` (the rest)."""
-    brands = brands_of(category)
+def _traits(rng: np.random.Generator, category: str) -> tuple[dict[str, int], dict[str, Value]]:
+    """A value for each trait of the category, as index and in words."""
+    choices = TRAITS[category]
+    traits = {name: int(rng.integers(len(values))) for name, values in choices.items()}
+    return traits, {name: choices[name][index] for name, index in traits.items()}
+
+
+def _item(rng: np.random.Generator, item_id: str, plan: _Blueprint) -> Item:
+    """Draws brand, price tier and wording; the description tells of every trait and the tier."""
+    brands = brands_of(plan.category)
     brand, tier = int(rng.integers(len(brands))), int(rng.integers(len(TIERS)))
-    wordings = {name: _wording(rng, value.titles) for name, value in values.items()}
-    title = _pick(rng, titles).format(brand=brands[brand], noun=noun, **wordings, **words)
-    sentences = [value.sentence for value in values.values()] + [TIERS[tier].sentence]
+    wordings = {name: _wording(rng, value.titles) for name, value in plan.values.items()}
+    title = _pick(rng, plan.title_forms).format(
+        brand=brands[brand], noun=plan.noun, **wordings, **plan.words
+    )
+    sentences = [value.sentence for value in (*plan.values.values(), TIERS[tier])]
     rng.shuffle(sentences)
     return Item(
         id=item_id,
-        category=category,
-        noun=noun,
+        category=plan.category,
+        noun=plan.noun,
         title=title,
-        description=" ".join([f"{noun} {sense}".strip() + ".", *sentences]),
-        features=tuple(words.values()),
-        price=round(float(rng.uniform(0.8, 1.25) * (9.0, 24.0, 69.0)[tier]), 2),
+        description=" ".join([f"{plan.noun} {plan.sense}".strip() + ".", *sentences]),
+        features=tuple(plan.words.values()),
+        price=round(TIER_PRICES[tier] * float(rng.uniform(0.8, 1.25)), 2),
         brand=brand,
         tier=tier,
-        need=need,
-        traits=traits or {},
-        pastime=pastime,
+        need=plan.need,
+        traits=plan.traits,
+        pastime=plan.pastime,
     )
 
 

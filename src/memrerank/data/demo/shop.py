@@ -1,12 +1,13 @@
-"""A year-long run of the demo shop: who bought what, when, and what they had searched for."""
+"""The trade of the demo shop: who bought what, when, and what they had searched for."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from memrerank.data.demo.catalogue import Item, make_items
 from memrerank.data.demo.kinds import KINDS
+from memrerank.data.demo.pastimes import PASTIMES
 from memrerank.data.demo.settings import DemoSettings
 from memrerank.data.demo.shoppers import HiddenPreferences, Shopper, make_shoppers
 from memrerank.data.demo.vocabulary import BEAUTY, ELECTRONICS
@@ -33,15 +34,16 @@ FOREIGN_CHANCE = 0.12  # of the other searched category, among purchases elsewhe
 PASTIME_CHANCE = 0.75  # of goods for the pastime, among the remaining ones
 
 SEARCHES = (
-    "I'm looking for {noun} {function}",
-    "I need {noun} {function}, please",
-    "Can you recommend {noun} {function}?",
-    "{noun} {function}",
-    "Searching for {noun} {function} that will last",
-    "I want to replace my old one: {noun} {function}",
-    "My last one broke, so I need {noun} {function}",
-    "Good {noun} {function} with decent reviews",
+    "I'm looking for {need}",
+    "I need {need}, please",
+    "Can you recommend {need}?",
+    "{need}",
+    "Needed soon: {need}",
+    "I want to replace my old one: {need}",
+    "My last one broke, so I need {need}",
+    "Which shop has {need}? It should have good reviews",
 )
+SPOKEN_LIKE_A_VOWEL = ("FM", "LED")
 
 
 @dataclass(frozen=True)
@@ -78,7 +80,7 @@ def run_shop(settings: DemoSettings) -> Shop:
     searches: list[Search] = []
     for shopper in make_shoppers(settings):
         rng = numpy_generator(settings.seed, "demo", "purchases", shopper.user_id)
-        bought, search = _shop(rng, shopper, shelves)
+        bought, search = _visit(rng, shopper, shelves)
         sales.extend(bought)
         if search is not None:
             searches.append(search)
@@ -86,32 +88,33 @@ def run_shop(settings: DemoSettings) -> Shop:
 
 
 class _Shelves:
-    """The items in the groups that shoppers walk along, as arrays."""
+    """The items in the groups that shoppers walk along, as arrays of indices."""
 
     def __init__(self, items: Sequence[Item]) -> None:
         self.items = items
-        index = range(len(items))
-        self.kinds = {c: _where(i for i in index if _sought(items[i], c)) for c in KINDS}
-        self.sundries = {
-            c: _where(i for i in index if items[i].category == c and items[i].need is None)
+        numbered = list(enumerate(items))
+        other = [(n, item) for n, item in numbered if item.category not in KINDS]
+        self.kinds = {
+            c: _indices(n for n, item in numbered if item.category == c and item.need is not None)
             for c in KINDS
         }
-        other = [i for i in index if items[i].category not in KINDS]
-        self.other = _where(other)
-        pastimes = {items[i].pastime for i in other} - {None}
-        self.goods = {p: _where(i for i in other if items[i].pastime == p) for p in pastimes}
+        self.sundries = {
+            c: _indices(n for n, item in numbered if item.category == c and item.need is None)
+            for c in KINDS
+        }
+        self.other = _indices(n for n, _ in other)
+        self.goods = [
+            _indices(n for n, item in other if item.pastime == pastime)
+            for pastime in range(len(PASTIMES))
+        ]
 
-    def worth(self, preferences: HiddenPreferences, where: np.ndarray) -> np.ndarray:
-        """What each item of a searched category is worth to a shopper. [len(where)]"""
-        return np.array([_worth(preferences, self.items[i]) for i in where])
+    def worth(self, preferences: HiddenPreferences, indices: np.ndarray) -> np.ndarray:
+        """What each item of a searched category is worth to a shopper. [len(indices)]"""
+        return np.array([_worth(preferences, self.items[i]) for i in indices])
 
 
-def _where(indices) -> np.ndarray:  # type: ignore[no-untyped-def]
-    return np.fromiter(indices, dtype=np.int64)
-
-
-def _sought(item: Item, category: str) -> bool:
-    return item.category == category and item.need is not None
+def _indices(numbers: Iterable[int]) -> np.ndarray:
+    return np.fromiter(numbers, dtype=np.int64)
 
 
 def _worth(preferences: HiddenPreferences, item: Item) -> float:
@@ -125,26 +128,24 @@ def _worth(preferences: HiddenPreferences, item: Item) -> float:
     )
 
 
-def _shop(
+def _visit(
     rng: np.random.Generator, shopper: Shopper, shelves: _Shelves
 ) -> tuple[list[Sale], Search | None]:
-    searched = shopper.searches
-    within = searched or (ELECTRONICS if rng.random() < 0.5 else BEAUTY)
+    """All that one shopper buys, oldest first, and their search if they have one."""
+    category = shopper.searches or (ELECTRONICS, BEAUTY)[int(rng.integers(2))]
     time = SEARCHES_FROM + int(rng.integers(SEARCH_DAYS * DAY))
     taken: set[int] = set()
-    search = None
     sales: list[Sale] = []
-    if searched is not None:
-        target = _target(rng, shopper, shelves, searched)
+    search = None
+    if shopper.searches is not None:
+        target = _target(rng, shopper.preferences, shelves, category)
         taken.add(target)
-        sale = Sale(shopper.user_id, shelves.items[target], time)
-        search = Search(_query(rng, shelves.items[target]), sale)
-        sales.append(sale)
-    for count, elsewhere in ((WITHIN, False), (CROSS, True)):
-        before, after = _between(rng, count), _between(rng, AFTER)
+        sales.append(Sale(shopper.user_id, shelves.items[target], time))
+        search = Search(_query(rng, shelves.items[target]), sales[0])
+    for counts, choose in ((WITHIN, _everyday), (CROSS, _elsewhere)):
+        before, after = _between(rng, counts), _between(rng, AFTER)
         for number in range(before + after):
-            choose = _elsewhere if elsewhere else _everyday
-            index = choose(rng, shopper, shelves, within, taken)
+            index = choose(rng, shopper.preferences, shelves, category, taken)
             taken.add(index)
             days = rng.uniform(-HISTORY_DAYS, -1) if number < before else rng.uniform(1, 200)
             sales.append(Sale(shopper.user_id, shelves.items[index], time + int(days * DAY)))
@@ -155,46 +156,70 @@ def _between(rng: np.random.Generator, bounds: tuple[int, int]) -> int:
     return int(rng.integers(bounds[0], bounds[1] + 1))
 
 
-def _target(rng: np.random.Generator, shopper: Shopper, shelves: _Shelves, category: str) -> int:
+def _target(
+    rng: np.random.Generator, preferences: HiddenPreferences, shelves: _Shelves, category: str
+) -> int:
     """The product that the shopper likes best, over half of the needs that exist."""
-    where = shelves.kinds[category]
-    needs = sorted({shelves.items[i].need for i in where})
-    chosen = rng.choice(len(needs), size=max(1, len(needs) // 2), replace=False)
-    considered = {needs[i] for i in chosen}
-    where = where[[shelves.items[i].need in considered for i in where]]
-    worth = shelves.worth(shopper.preferences, where) + SEARCH_WHIM * rng.gumbel(size=len(where))
-    return int(where[np.argmax(worth)])
+    shelf = shelves.kinds[category]
+    needs = list(dict.fromkeys(shelves.items[i].need for i in shelf))
+    felt = rng.choice(len(needs), size=max(1, len(needs) // 2), replace=False)
+    considered = {needs[number] for number in felt}
+    seen = np.array([i for i in shelf if shelves.items[i].need in considered])
+    worth = shelves.worth(preferences, seen) + SEARCH_WHIM * rng.gumbel(size=len(seen))
+    return int(seen[np.argmax(worth)])
 
 
 def _everyday(
-    rng: np.random.Generator, shopper: Shopper, shelves: _Shelves, category: str, taken: set[int]
+    rng: np.random.Generator,
+    preferences: HiddenPreferences,
+    shelves: _Shelves,
+    category: str,
+    taken: set[int],
 ) -> int:
     """A purchase in a searched category: the best of some, up to a whim."""
-    sundries = shelves.sundries[category]
     shelf = shelves.kinds[category]
-    if len(sundries) and rng.random() < SUNDRY_CHANCE:
-        shelf = sundries
-    seen = np.array([i for i in rng.choice(shelf, size=LOOKED_AT) if i not in taken])
-    worth = shelves.worth(shopper.preferences, seen) + WHIM * rng.gumbel(size=len(seen))
+    if len(shelves.sundries[category]) and rng.random() < SUNDRY_CHANCE:
+        shelf = shelves.sundries[category]
+    seen = rng.choice(_free(shelf, taken), size=LOOKED_AT)
+    worth = shelves.worth(preferences, seen) + WHIM * rng.gumbel(size=len(seen))
     return int(seen[np.argmax(worth)])
 
 
 def _elsewhere(
-    rng: np.random.Generator, shopper: Shopper, shelves: _Shelves, category: str, taken: set[int]
+    rng: np.random.Generator,
+    preferences: HiddenPreferences,
+    shelves: _Shelves,
+    category: str,
+    taken: set[int],
 ) -> int:
     """A purchase outside `category`: mostly for the pastime, at times for anything."""
     if rng.random() < FOREIGN_CHANCE:
         foreign = next(other for other in KINDS if other != category)
-        return _everyday(rng, shopper, shelves, foreign, taken)
+        return _everyday(rng, preferences, shelves, foreign, taken)
     pastime = rng.random() < PASTIME_CHANCE
-    shelf = shelves.goods[shopper.preferences.pastime_index] if pastime else shelves.other
-    free = [i for i in rng.choice(shelf, size=LOOKED_AT) if i not in taken]
-    return int(free[0])
+    shelf = shelves.goods[preferences.pastime_index] if pastime else shelves.other
+    return int(rng.choice(_free(shelf, taken)))
+
+
+def _free(shelf: np.ndarray, taken: set[int]) -> np.ndarray:
+    return shelf[~np.isin(shelf, list(taken))]
 
 
 def _query(rng: np.random.Generator, item: Item) -> str:
-    kind = KINDS[item.category][item.need[0]]  # type: ignore[index]
-    function = kind.functions[item.need[1]].query  # type: ignore[index]
+    """A search for the item's need, which names nothing that tells it from its rivals."""
+    assert item.need is not None  # targets come off the shelves of kinds
+    kind, function = item.need
+    sense = KINDS[item.category][kind].functions[function].query
     text = SEARCHES[int(rng.integers(len(SEARCHES)))]
-    noun = item.noun.lower()
-    return text.format(noun=noun, function=function)
+    return text.format(need=f"{_with_article(item.noun)} {sense}")
+
+
+def _with_article(noun: str) -> str:
+    """`an LED clock`, `wireless earbuds`: a title's noun as it stands in a sentence."""
+    keep = ("Bluetooth", "Android")
+    words = [w if w.isupper() or w in keep else w.lower() for w in noun.split()]
+    phrase = " ".join(words)
+    if phrase.endswith("s"):
+        return phrase
+    vowel = phrase[0].lower() in "aeiou" or words[0] in SPOKEN_LIKE_A_VOWEL
+    return f"{'an' if vowel else 'a'} {phrase}"
