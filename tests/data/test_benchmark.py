@@ -1,6 +1,7 @@
 """load_benchmark on hand-made shops: joins, time, caps, counts and the fingerprint."""
 
 import gzip
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -163,6 +164,20 @@ def test_corpus_is_the_item_pool_and_the_positives_sorted_with_the_best_text(sho
     assert benchmark.counts["products_in_the_corpus"] == 5
 
 
+def test_a_product_described_twice_keeps_the_first_record_that_has_a_title(shop_of):
+    root = shop_of(
+        pens=[review("u", "pos", 100), review("u", "old", 1)],
+        described=[product("pos", "Pos from Pens"), product("old", "From Pens")],
+    )
+    inks = root / "raw/meta_categories/meta_Inks.jsonl"
+    write_lines(inks, [product("pos", " "), product("old", "From Inks")])
+    benchmark = load(root)
+    assert benchmark.corpus["pos"].title == "Pos from Pens"
+    assert benchmark.corpus["pos"].category == "Pens"
+    (purchase,) = benchmark.histories["q"].within
+    assert purchase.product.title == "From Inks"  # "Inks" comes before "Pens"
+
+
 def test_queries_are_left_out_and_counted_by_reason(shop_of):
     root = shop_of(
         pens=[
@@ -242,6 +257,17 @@ def test_fingerprint_depends_on_content_and_settings_but_not_on_the_place(three_
     path.write_text(path.read_text().replace("Pool text of u1b", "Pool text of u1c"))
     prints.add(load(moved).fingerprint)
     assert len(prints | {first.fingerprint}) == 6
+
+
+@pytest.mark.parametrize("name", ["shop?", "shop*", "[s]hop"])
+def test_a_root_whose_name_looks_like_a_pattern_is_read_alone(three_shoppers, name):
+    expected = load(three_shoppers)
+    root = three_shoppers.with_name(name)
+    shutil.copytree(three_shoppers, root)
+    three_shoppers.rename(three_shoppers.with_name("shops"))
+    if name == "[s]hop":
+        shutil.copytree(root, three_shoppers)  # what the pattern would find
+    assert load(root) == expected
 
 
 @pytest.mark.parametrize("name", ["max_history", "max_words"])

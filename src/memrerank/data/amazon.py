@@ -9,6 +9,7 @@ Layout under the data root (each `.jsonl` may be a `.jsonl.gz`):
 """
 
 import csv
+import glob
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -105,7 +106,7 @@ def read_queries(connection: duckdb.DuckDBPyConnection, files: StoreFiles) -> No
             FROM read_csv(?, header = true, auto_detect = false, delim = ',', quote = '"',
                           escape = '"', columns = {{{columns}}})
             """,
-            [str(path)],
+            [glob.escape(str(path))],
         )
     except duckdb.Error as error:
         raise DataError(_csv_fault(path, header) or f"{path}: {_first_line(error)}") from error
