@@ -277,6 +277,7 @@ class GRPOConfig:
     clip_low: float = MISSING
     clip_high: float = MISSING
     beta: float = MISSING
+    inner_epochs: int = MISSING  # optimizer steps per batch of rollouts
     scale: Scale = Scale.group
     sigma_floor: float = MISSING
     learning_rate: float = MISSING

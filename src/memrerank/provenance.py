@@ -43,12 +43,12 @@ def _git(folder: Path, *arguments: str) -> str | None:
     return done.stdout.strip() if done.returncode == 0 else None
 
 
-def flatten(settings: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
+def flatten(settings: Mapping[Any, Any], prefix: str = "") -> dict[str, str]:
     """Nested settings as `{"group.key": text}`; lists become JSON, None becomes `"null"`."""
     return {name: _text(value) for name, value in _leaves(settings, prefix)}
 
 
-def _leaves(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+def _leaves(settings: Mapping[Any, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     for key, value in settings.items():
         name = f"{prefix}{key}"
         if isinstance(value, Mapping) and value:
@@ -61,7 +61,7 @@ def _text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, default=str, ensure_ascii=False)
 
 
-def refuse_secrets(settings: Mapping[str, Any]) -> None:
+def refuse_secrets(settings: Mapping[Any, Any]) -> None:
     """Raises where a setting holds a secret, so that none is ever written to a run.
 
     A value is a secret when it has the form of a known service's key, or when its name ends in

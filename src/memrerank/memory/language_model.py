@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from tqdm import tqdm
 
 from memrerank.memory.extractor import batches
-from memrerank.memory.parsing import ParsedMemory, parse_memory
+from memrerank.memory.parsing import parse_memory
 from memrerank.memory.prompting import MemoryPrompt
 from memrerank.memory.sampling import TransformersRolloutEngine
-from memrerank.schema import History, Memory
+from memrerank.schema import History, Memory, RolloutGroup
 from memrerank.seeding import derive_seed
 from memrerank.storage import fingerprint
 
@@ -35,22 +35,24 @@ class LanguageModelMemory:
 
     def build(self, histories: Sequence[History]) -> list[Memory]:
         """Memories in the order of `histories`; flaws stay with each memory."""
-        return [parsed.memory for parsed in self.write(histories)]
+        return [
+            parse_memory(group.rollouts[0].text, self.prompt.target).memory
+            for group in self.sample(histories)
+        ]
 
-    def write(self, histories: Sequence[History]) -> list[ParsedMemory]:
-        """As `build`, with the evidence that was cited."""
+    def sample(self, histories: Sequence[History]) -> list[RolloutGroup]:
+        """The texts behind `build`: one single-rollout group per history, in order."""
         prompts = [self.prompt.token_ids(h, self.engine.tokenizer) for h in histories]
         # Neighbours in length share a batch, so that little is padded.
         order = sorted(range(len(prompts)), key=lambda i: (len(prompts[i]), i))
-        written: dict[int, ParsedMemory] = {}
+        groups: dict[int, RolloutGroup] = {}
         for batch in tqdm(
             batches(order, self.batch_size), desc="memories", disable=not self.progress, leave=False
         ):
-            groups = self.engine.generate(
+            sampled = self.engine.generate(
                 [prompts[i] for i in batch],
                 rollouts=1,
                 seeds=[derive_seed(self.seed, "memory", fingerprint(prompts[i])) for i in batch],
             )
-            for i, group in zip(batch, groups, strict=True):
-                written[i] = parse_memory(group.rollouts[0].text, self.prompt.target)
-        return [written[i] for i in range(len(prompts))]
+            groups |= dict(zip(batch, sampled, strict=True))
+        return [groups[i] for i in range(len(prompts))]

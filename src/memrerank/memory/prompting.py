@@ -14,7 +14,6 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, TemplateNotFound
 from transformers import PreTrainedTokenizerBase
 
-from memrerank.data.text import cut_words
 from memrerank.errors import ConfigError
 from memrerank.schema import History, Purchase, Target
 
@@ -57,12 +56,12 @@ class MemoryPrompt:
             raise ConfigError(
                 f"extractor.prompt.style={settings.style}: no template {name}; styles: {styles}"
             ) from error
-        self._source = (PROMPT_FOLDER / name).read_text()
+        self.source = (PROMPT_FOLDER / name).read_text()
 
     @cached_property
     def version(self) -> str:
         """Changes with every setting or template change that changes what the model reads."""
-        return hashlib.sha256(f"{self._source}{self.settings}".encode()).hexdigest()[:12]
+        return hashlib.sha256(f"{self.source}{self.settings}".encode()).hexdigest()[:12]
 
     def render(self, history: History) -> str:
         """The user turn for one history; purchases newest first."""
@@ -85,7 +84,7 @@ class MemoryPrompt:
     def _products(self, purchases: tuple[Purchase, ...]) -> list[str]:
         newest = purchases[::-1][: self.settings.max_purchases]
         cap = self.settings.max_product_words
-        return [escape_text(cut_words(purchase.product.text, cap)) for purchase in newest]
+        return [escape_text(" ".join(purchase.product.text.split()[:cap])) for purchase in newest]
 
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]+")

@@ -1,0 +1,100 @@
+"""What a training run leaves behind besides its metrics."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import lightning.pytorch as pl
+
+from memrerank.grpo.module import GRPOModule
+from memrerank.memory.extractor import AdapterCard, save_adapter
+from memrerank.schema import Rewards, RolloutGroup
+
+MONITOR = "dev/mrr_at_10"  # the paper chooses the checkpoint by dev reranking performance
+
+
+class BestAdapter(pl.Callback):
+    """Keeps the adapter that ranks best on dev, in PEFT's layout, from the moment it is best.
+
+    Args:
+        folder: where the adapter goes.
+        card: what it is trained for.
+        announce: called with the folder whenever a better adapter has been written.
+    """
+
+    def __init__(self, folder: Path, card: AdapterCard, announce: Callable[[Path], None]) -> None:
+        self.folder = folder
+        self.card = card
+        self.announce = announce
+        self.best: float | None = None
+        self.best_step = 0
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"best": self.best, "best_step": self.best_step}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self.best, self.best_step = state_dict["best"], state_dict["best_step"]
+
+    def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Ties go to the earlier step. Step 0, the untrained adapter, is never kept."""
+        assert isinstance(pl_module, GRPOModule)
+        value = float(trainer.callback_metrics[MONITOR])
+        if trainer.global_step == 0 or (self.best is not None and value <= self.best):
+            return
+        self.best, self.best_step = value, trainer.global_step
+        card = replace(self.card, step=self.best_step, dev_mrr_at_10=value)
+        save_adapter(pl_module.policy, self.folder, card)
+        self.announce(self.folder)
+
+
+class MemorySamples(pl.Callback):
+    """Puts a table of sampled memories with their rewards into the record every few steps.
+
+    Args:
+        log_table: takes rows and the step.
+        every_steps: optimizer steps between tables.
+        groups: how many groups of the batch are shown.
+    """
+
+    def __init__(
+        self,
+        log_table: Callable[[Sequence[Mapping[str, Any]], int], None],
+        every_steps: int,
+        groups: int = 1,
+    ) -> None:
+        self.log_table = log_table
+        self.every_steps = every_steps
+        self.groups = groups
+
+    def on_train_batch_end(  # type: ignore[override]
+        self,
+        trainer: pl.Trainer,
+        pl_module: pl.LightningModule,
+        outputs: Mapping[str, Any],
+        batch: Any,
+        batch_idx: int,
+    ) -> None:
+        step = trainer.global_step
+        if step == 1 or step % self.every_steps == 0:
+            shown = outputs["groups"][: self.groups]
+            self.log_table(memory_rows(shown, outputs["rewards"]), step)
+
+
+def memory_rows(groups: Sequence[RolloutGroup], rewards: Rewards) -> list[dict[str, Any]]:
+    """One row per rollout, best reward first within its group."""
+    rows = []
+    for g, group in enumerate(groups):
+        assert group.case is not None
+        for r in rewards.total[g].argsort()[::-1]:
+            rows.append(
+                {
+                    "query": group.case.query.text,
+                    "memory": group.rollouts[r].text,
+                    "reward": float(rewards.total[g, r]),
+                    "utility": float(rewards.components["utility"][g, r]),
+                    "quality": float(rewards.components["quality"][g, r]),
+                    "truncated": group.rollouts[r].truncated,
+                }
+            )
+    return rows

@@ -1,0 +1,94 @@
+"""What chooses the checkpoint: dev queries ranked with the memories that the policy writes."""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from memrerank.evaluation.metrics import evaluate_rankings
+from memrerank.memory.parsing import parse_memory
+from memrerank.rerank.algorithms import Algorithm
+from memrerank.rerank.ranking import rank_pools
+from memrerank.schema import (
+    History,
+    Pool,
+    Product,
+    Query,
+    RewardCallback,
+    RolloutGroup,
+    SetwiseInstance,
+    SetwiseReranker,
+    Target,
+    TrainingCase,
+)
+
+
+@dataclass(frozen=True)
+class DevEvaluator:
+    """Scores one memory per dev query: full ranking, and the setwise dev instances."""
+
+    queries: Sequence[Query]
+    histories: Mapping[str, History]  # by query id
+    pools: Mapping[str, Pool]  # by query id, of the evaluated retriever
+    corpus: Mapping[str, Product]
+    instances: Sequence[SetwiseInstance]  # of all training retrievers
+    reranker: SetwiseReranker
+    algorithm: Algorithm
+    reward: RewardCallback
+    target: Target
+    seed: int
+
+    def score(self, groups: Mapping[str, RolloutGroup]) -> dict[str, float]:
+        """`dev/mrr_at_10`, `dev/mrr_at_5`, `dev/accuracy` (5-way), `dev/reward`, `dev/memory_words`.
+
+        Args:
+            groups: one single-rollout group per dev query, by query id.
+        """
+        memories = {
+            query_id: parse_memory(group.rollouts[0].text, self.target).memory
+            for query_id, group in groups.items()
+        }
+        rankings = rank_pools(
+            self.queries,
+            memories,
+            self.pools,
+            self.corpus,
+            self.reranker,
+            self.algorithm,
+            seed=self.seed,
+        )
+        means = evaluate_rankings(rankings, self.queries).means
+        words = [len(memory.text.split()) for memory in memories.values()]
+        metrics = {
+            "dev/mrr_at_10": means["mrr_at_10"],
+            "dev/mrr_at_5": means["mrr_at_5"],
+            "dev/memory_words": float(np.mean(words)),
+        }
+        return metrics | self._instance_metrics(groups)
+
+    def _instance_metrics(self, groups: Mapping[str, RolloutGroup]) -> dict[str, float]:
+        """Reward and 5-way accuracy over the dev instances; a query's instances weigh as one."""
+        by_query = {query.id: query for query in self.queries}
+        judged = [
+            replace(
+                groups[instance.query_id],
+                case=TrainingCase(
+                    by_query[instance.query_id], self.histories[instance.query_id], instance
+                ),
+            )
+            for instance in self.instances
+            if instance.query_id in groups
+        ]
+        if not judged:
+            return {}
+        rewards = self.reward(judged)
+        values: dict[str, list[tuple[float, float]]] = defaultdict(list)
+        for group, total, utility in zip(
+            judged, rewards.total[:, 0], rewards.components["utility"][:, 0], strict=True
+        ):
+            assert group.case is not None
+            values[group.case.query.id].append((total, utility))
+        per_query = np.array([np.nanmean(pairs, axis=0) for pairs in values.values()])  # [Q, 2]
+        reward, accuracy = np.nanmean(per_query, axis=0)
+        return {"dev/reward": float(reward), "dev/accuracy": float(accuracy)}

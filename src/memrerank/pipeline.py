@@ -1,0 +1,223 @@
+"""From a composed configuration to the objects that training and evaluation share."""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hydra.utils import instantiate
+from omegaconf import OmegaConf
+
+from memrerank.config import Config
+from memrerank.data.benchmark import load_benchmark
+from memrerank.data.demo import DemoSettings, write_demo_store
+from memrerank.data.instances import sample_instances
+from memrerank.errors import ConfigError
+from memrerank.memory.extractor import AdapterCard
+from memrerank.memory.prompting import MemoryPrompt, PromptSettings
+from memrerank.memory.sampling import Sampling
+from memrerank.rerank.cache import CachedReranker
+from memrerank.retrieval.pools import Retriever, load_pools
+from memrerank.schema import (
+    Benchmark,
+    Pool,
+    Query,
+    RewardCallback,
+    SetwiseInstance,
+    SetwiseReranker,
+    Split,
+)
+
+log = logging.getLogger(__name__)
+
+
+def cache_dir(cfg: Config) -> Path:
+    """The folder of downloads, pools and vectors."""
+    return Path(cfg.cache_dir)
+
+
+def build(node: Any, **arguments: Any) -> Any:
+    """Instantiates a group's node; `name` says what it is called, not how it is made."""
+    fields = OmegaConf.to_container(node, resolve=True)
+    assert isinstance(fields, dict)
+    fields.pop("name", None)
+    return instantiate(fields, **arguments)
+
+
+def demo_settings(cfg: Config) -> DemoSettings:
+    """The demo store's settings.
+
+    Raises:
+        ConfigError: `data` is not the demo.
+    """
+    if cfg.data.name != "demo":
+        raise ConfigError(f"data={cfg.data.name}: only data=demo knows its shoppers' preferences")
+    data: Any = cfg.data
+    return DemoSettings(
+        seed=data.store_seed,
+        shoppers=data.shoppers,
+        products=data.products,
+        queries_per_category=data.queries_per_category,
+    )
+
+
+def make_benchmark(cfg: Config) -> Benchmark:
+    """The benchmark of the chosen category; writes the demo store first where it is asked for."""
+    root = Path(cfg.data.root)
+    if cfg.data.name == "demo":
+        settings = demo_settings(cfg)
+        root = root / settings.fingerprint[:12]
+        write_demo_store(root, settings)
+    benchmark = load_benchmark(
+        root,
+        cfg.category.name,
+        max_history=cfg.data.max_history,
+        max_words=cfg.data.max_words,
+        seed=cfg.data.split_seed,
+        source=cfg.data.name,
+    )
+    sizes = ", ".join(f"{len(q)} {split.value}" for split, q in benchmark.queries.items())
+    log.info("Benchmark %s: %s queries, %d products", cfg.category.label, sizes, len(benchmark.corpus))
+    return benchmark
+
+
+def make_retriever(cfg: Config, name: str) -> Retriever:
+    """The retriever of that name: the evaluated one as configured, or one of `retrievers`.
+
+    Raises:
+        ConfigError: there is none of that name.
+    """
+    node: Any = cfg.retriever if name == cfg.retriever.name else cfg.retrievers.get(name)
+    if node is None:
+        raise ConfigError(f"retrieval.train: no retriever {name}; known: {list(cfg.retrievers)}")
+    if "encoder" in node:
+        return instantiate(node, cache_dir=cache_dir(cfg))
+    return instantiate(node)
+
+
+def check_training_retrievers(cfg: Config) -> None:
+    """Refuses held-out retrievers for training before any of them is loaded.
+
+    Raises:
+        ConfigError: names the retriever and the switch.
+    """
+    for name in cfg.retrieval.train:
+        node: Any = cfg.retriever if name == cfg.retriever.name else cfg.retrievers.get(name)
+        if node is not None and node.held_out and not cfg.retrieval.allow_held_out:
+            raise ConfigError(
+                f"retrieval.train: {name} is held out: it may be evaluated, not trained on. Remove "
+                "it, or set retrieval.allow_held_out=true"
+            )
+
+
+def make_pools(cfg: Config, benchmark: Benchmark, name: str) -> dict[str, Pool]:
+    """Top-k pools of every query from one retriever, cached on disk."""
+    return load_pools(
+        benchmark,
+        make_retriever(cfg, name),
+        k=cfg.retrieval.pool_size,
+        cache_dir=cache_dir(cfg),
+    )
+
+
+def make_instances(
+    cfg: Config,
+    benchmark: Benchmark,
+    pools: dict[str, dict[str, Pool]],
+    split: Split,
+    queries: Sequence[Query] | None = None,
+) -> tuple[list[SetwiseInstance], dict[str, int]]:
+    """Setwise instances of a split from every training retriever, and their counts."""
+    per_pair = cfg.instances.train if split is Split.train else cfg.instances.dev
+    instances: list[SetwiseInstance] = []
+    counts: dict[str, int] = {}
+    for name in cfg.retrieval.train:
+        sample = sample_instances(
+            benchmark.queries[split] if queries is None else queries,
+            pools[name],
+            benchmark.corpus,
+            per_pair=per_pair,
+            seed=cfg.data.split_seed,
+        )
+        instances += sample.instances
+        counts |= {f"{split.value}/{name}/{key}": value for key, value in sample.counts.items()}
+    return instances, counts
+
+
+def judge_namespace(cfg: Config) -> dict[str, Any]:
+    """What a recorded answer depends on besides the question: the judge and its parameters."""
+    node = OmegaConf.to_container(cfg.reranker, resolve=True)
+    assert isinstance(node, dict)
+    return {**{str(key): value for key, value in node.items()}, "seed": cfg.seed}
+
+
+def make_reranker(cfg: Config) -> SetwiseReranker:
+    """The judge, behind its recording where `judge_cache.mode` asks for one."""
+    mode = cfg.judge_cache.mode
+    judge = None if mode == "readonly" else build(cfg.reranker, seed=cfg.seed)
+    if mode == "off":
+        return judge
+    return CachedReranker(judge, Path(cfg.judge_cache.path), mode, judge_namespace(cfg))
+
+
+def make_reward(cfg: Config, reranker: SetwiseReranker) -> RewardCallback:
+    """The reward callback over the judge (`reward=cached`: over the judge's recording)."""
+    return build(cfg.reward, reranker=reranker, target=cfg.target.name)
+
+
+def make_prompt(cfg: Config) -> MemoryPrompt:
+    """The extractor's prompt for the chosen target."""
+    prompt = cfg.extractor.prompt
+    return MemoryPrompt(
+        cfg.target.name,
+        PromptSettings(
+            style=prompt.style,
+            max_purchases=prompt.max_purchases,
+            max_product_words=prompt.max_product_words,
+            max_memory_words=prompt.max_memory_words,
+            answer_prefix=prompt.answer_prefix,
+        ),
+    )
+
+
+def make_sampling(cfg: Config) -> Sampling:
+    """How the extractor's completions are drawn."""
+    sampling = cfg.extractor.sampling
+    return Sampling(sampling.max_new_tokens, sampling.temperature, sampling.top_p)
+
+
+def adapter_card(cfg: Config, prompt: MemoryPrompt) -> AdapterCard:
+    """What an adapter of this configuration is trained for."""
+    return AdapterCard(
+        model=cfg.extractor.model,
+        category=cfg.category.name,
+        target=cfg.target.name.value,
+        prompt_version=prompt.version,
+    )
+
+
+@dataclass(frozen=True)
+class RunLabels:
+    """The choices that name a run, as tags and in its name."""
+
+    category: str
+    target: str
+    data: str
+    retriever: str
+    extractor: str
+    reranker: str
+    seed: str
+
+    @classmethod
+    def of(cls, cfg: Config) -> "RunLabels":
+        """The labels of a configuration."""
+        return cls(
+            category=cfg.category.label,
+            target=cfg.target.name.value,
+            data=cfg.data.name,
+            retriever=cfg.retriever.name,
+            extractor=cfg.extractor.model,
+            reranker=cfg.reranker.name,
+            seed=str(cfg.seed),
+        )

@@ -1,0 +1,24 @@
+"""Trains the memory extractor: `python train.py category=electronics target=wc`."""
+
+from pathlib import Path
+
+import hydra
+from hydra.core.hydra_config import HydraConfig
+
+from memrerank.cli import friendly_errors
+from memrerank.config import Config, register
+
+register()
+
+
+@hydra.main(config_path="conf", config_name="train", version_base="1.3")
+@friendly_errors
+def main(cfg: Config) -> float | None:
+    """Returns the best dev MRR@10, which a Hydra sweeper may optimise."""
+    from memrerank.train import train
+
+    return train(cfg, Path(HydraConfig.get().runtime.output_dir)).best_dev_mrr_at_10
+
+
+if __name__ == "__main__":
+    main()
