@@ -19,9 +19,9 @@ from memrerank.tracking import (
     end_status,
     ensure_store,
     find_training_run,
+    lightning_logger,
     open_run,
 )
-from memrerank.tracking.lightning import lightning_logger
 
 TAGS = {"stage": "train", "category": "electronics", "target": "wc"}
 
@@ -202,6 +202,7 @@ def test_a_killed_run_is_resumed_in_place_and_repeats_nothing(uri: str, experime
     for step in (1, 2, 3):
         killed.log_metrics({"reward": float(step)}, step)
     killed.log_metrics({"dev": 0.5}, step=2)
+    killed.log_metrics({"data/queries": 7.0, "data/pools": 3.0})
     killed.log_table([{"memory": "a"}], "memories", step=3)
 
     with open_run(uri, experiment, "second name", TAGS, run_id=killed.id) as resumed:
@@ -211,12 +212,14 @@ def test_a_killed_run_is_resumed_in_place_and_repeats_nothing(uri: str, experime
         for step in (3, 4):  # from the checkpoint of step 2
             resumed.log_metrics({"reward": float(-step), "dev": 0.25}, step)
             resumed.log_table([{"memory": "b"}], "memories", step)
-        resumed.log_metrics({"final": 1.0})
+        resumed.log_metrics({"final": 1.0, "data/queries": 7.0, "data/pools": 4.0})
 
     assert resumed.id == killed.id
     assert _history(resumed, "reward") == [(1, 1.0), (2, 2.0), (3, 3.0), (4, -4.0)]
     assert _history(resumed, "dev") == [(2, 0.5), (3, 0.25), (4, 0.25)]
     assert _history(resumed, "final") == [(0, 1.0)]
+    assert _history(resumed, "data/queries") == [(0, 7.0)]
+    assert _history(resumed, "data/pools") == [(0, 3.0), (0, 4.0)]  # what changed is recorded
     assert json.loads(_artifact(resumed, "memories.json"))["data"] == [[3, "a"], [4, "b"]]
     assert _artifact(resumed, "config.yaml") == "lr: 1"
     assert _artifact(resumed, "config.resume-1.yaml") == "lr: 2"

@@ -6,20 +6,20 @@ Frozen dataclasses without logic. Timestamps are UTC milliseconds; product ids a
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from enum import Enum
+from enum import StrEnum
 from typing import Protocol
 
 import numpy as np
 
 
-class Target(str, Enum):
+class Target(StrEnum):
     """Which preferences a memory holds (paper: M_W and M_WC)."""
 
     w = "w"  # within the query's category
     wc = "wc"  # within and across categories, in two fields
 
 
-class Split(str, Enum):
+class Split(StrEnum):
     """The parts of a benchmark; no user is in two of them."""
 
     train = "train"

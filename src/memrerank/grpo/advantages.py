@@ -1,12 +1,12 @@
 """Group-relative advantages (GRPO, arXiv 2402.03300, section 4.1.2)."""
 
 from dataclasses import dataclass
-from enum import Enum
+from enum import StrEnum
 
 import torch
 
 
-class Scale(str, Enum):
+class Scale(StrEnum):
     """What a group's centred rewards are divided by."""
 
     group = "group"  # the group's own standard deviation (GRPO)

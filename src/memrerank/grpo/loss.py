@@ -7,12 +7,12 @@
 """
 
 from dataclasses import dataclass
-from enum import Enum
+from enum import StrEnum
 
 import torch
 
 
-class LossType(str, Enum):
+class LossType(StrEnum):
     """How ratios are formed and how token losses are averaged."""
 
     grpo = "grpo"

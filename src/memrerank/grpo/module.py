@@ -90,6 +90,10 @@ class GRPOModule(pl.LightningModule):
         )
         return {"optimizer": optimizer, "lr_scheduler": scheduler}
 
+    def transfer_batch_to_device(self, batch: Any, device: torch.device, dataloader_idx: int) -> Any:
+        """As it is: batches hold words, not tensors."""
+        return batch
+
     def training_step(self, batch: list[TrainingCase], batch_idx: int) -> dict[str, Any]:
         """Samples, scores and learns from one batch; returns groups and rewards for callbacks."""
         started = time.perf_counter()

@@ -25,11 +25,3 @@ class RunLogger(MLFlowLogger):
 
     def finalize(self, status: str = "success") -> None:
         """Nothing: a fit that ends is not yet the end of the run."""
-
-
-def lightning_logger(run: Run, global_step: Callable[[], int] | None = None) -> MLFlowLogger:
-    """A Lightning logger that writes into `run`.
-
-    `global_step` (for example `lambda: trainer.global_step`) gives the step to record under.
-    """
-    return RunLogger(run, global_step)

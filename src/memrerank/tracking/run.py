@@ -52,10 +52,11 @@ class Run:
         self.resumption = resumption
         self._closed = False
         self._recorded = _recorded_steps(client, run) if resumption else {}
+        self._results = run.data.metrics if resumption else {}
         self._recorded_to = max(self._recorded.values(), default=-1)
         self._changed: dict[str, Any] = {}  # what resuming changed: name -> [before, now]
 
-    def log_params(self, settings: Mapping[str, Any]) -> None:
+    def log_params(self, settings: Mapping[Any, Any]) -> None:
         """Records nested settings as flat params; long values go to `params/<name>.txt`.
 
         Raises:
@@ -96,9 +97,15 @@ class Run:
         fresh = [
             Metric(name, float(value), now, step or 0)
             for name, value in metrics.items()
-            if step is None or step > self._recorded.get(name, -1)
+            if not self._is_recorded(name, value, step)
         ]
         self.client.log_batch(self.id, metrics=fresh)
+
+    def _is_recorded(self, name: str, value: float, step: int | None) -> bool:
+        """Whether the run held this before it was resumed: a step, or an equal result."""
+        if step is None:
+            return self._results.get(name) == value
+        return step <= self._recorded.get(name, -1)
 
     def log_table(self, rows: Sequence[Mapping[str, Any]], name: str, step: int) -> None:
         """Appends rows, each with its step, to the table `<name>.json`, which MLflow shows.
