@@ -51,9 +51,9 @@ class EmbeddingReranker:
         self.memory_weight = memory_weight
         self.temperature = temperature
         self.seed = seed
-        self._queries = _VectorCache(encoder.encode_queries)
-        self._texts = _VectorCache(encoder.encode_products)
-        self._memories = _VectorCache(self._encode_memories)
+        self._queries = _VectorCache(encoder.encode_queries, CACHED_VECTORS)
+        self._texts = _VectorCache(encoder.encode_products, CACHED_VECTORS)
+        self._memories = _VectorCache(self._encode_memories, CACHED_VECTORS)
 
     def choose(self, comparisons: Sequence[Comparison]) -> list[Choice]:
         """One drawn answer per comparison, in order; latency is the batch's time shared out."""
@@ -125,9 +125,7 @@ class EmbeddingReranker:
 class _VectorCache:
     """The vectors of the texts that were asked for last, made in one batch where missing."""
 
-    def __init__(
-        self, encode: Callable[[Sequence[str]], np.ndarray], capacity: int = CACHED_VECTORS
-    ) -> None:
+    def __init__(self, encode: Callable[[Sequence[str]], np.ndarray], capacity: int) -> None:
         self._encode = encode
         self._capacity = capacity
         self._vectors: OrderedDict[str, np.ndarray] = OrderedDict()

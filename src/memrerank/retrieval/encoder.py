@@ -57,6 +57,7 @@ class SentenceEncoder:
                 f"encoder: query_template={query_template!r} has no place for the query; "
                 "put {text} in it"
             )
+        _check_device(device)
         self.model = model
         self.pooling = pooling
         self.max_length = max_length
@@ -104,13 +105,15 @@ class SentenceEncoder:
         return [*pieces, " ".join(words)]
 
     def _encode(self, texts: list[str]) -> np.ndarray:
+        if not texts:
+            return np.empty((0, self._model.get_embedding_dimension()), dtype=np.float32)
         vectors = self._model.encode(
             texts,
             batch_size=self.batch_size,
             convert_to_numpy=True,
             show_progress_bar=len(texts) > PROGRESS_FROM,
         )
-        return np.asarray(vectors, dtype=np.float32).reshape(len(texts), -1)  # [n, d]
+        return np.asarray(vectors, dtype=np.float32)  # [n, d]
 
     @property
     def _tokenizer(self):  # type: ignore[no-untyped-def]  # a transformers tokenizer
@@ -132,7 +135,7 @@ class SentenceEncoder:
                 config_kwargs={"local_files_only": offline},
                 processor_kwargs={"local_files_only": offline, "padding_side": self.padding_side},
             )
-        except OSError as error:  # what transformers raises for an unknown id or an empty folder
+        except (OSError, ValueError) as error:  # an unknown id; a folder without a model
             raise ConfigError(
                 f"encoder: cannot load model={self.model!r} ({error}); "
                 "give a Hugging Face id, a local folder or package:NAME"
@@ -174,6 +177,15 @@ def _device(device: str) -> str:
     if device != "auto":
         return device
     return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def _check_device(device: str) -> None:
+    try:
+        torch.device("cpu" if device == "auto" else device)
+    except RuntimeError as error:
+        raise ConfigError(
+            f"encoder: device={device!r} is no torch device; use auto, cpu or cuda"
+        ) from error
 
 
 def _check_choice(name: str, value: str, choices: Sequence[str]) -> None:
