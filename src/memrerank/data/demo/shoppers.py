@@ -71,7 +71,8 @@ class Shopper:
 def make_shoppers(settings: DemoSettings) -> list[Shopper]:
     """The shoppers of a store: first those who search electronics, then beauty, then the rest."""
     rng = numpy_generator(settings.seed, "demo", "shoppers")
-    ids = unique_ids(rng, "A", 27)
+    # From a generator of their own, so that ids owe nothing to what their owners like.
+    ids = unique_ids(numpy_generator(settings.seed, "demo", "user ids"), "A", 27)
     searches = [ELECTRONICS, BEAUTY]
     return [
         Shopper(

@@ -63,18 +63,30 @@ def write_demo_store(root: Path, settings: DemoSettings) -> None:
     try:
         _write_shop(temporary, run_shop(settings), settings)
         (temporary / STAMP).write_text(json.dumps({"fingerprint": settings.fingerprint}) + "\n")
-        shutil.rmtree(root, ignore_errors=True)
-        temporary.replace(root)
+        _move_into_place(temporary, root, settings)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
+def _move_into_place(temporary: Path, root: Path, settings: DemoSettings) -> None:
+    """Renames the store; where another process has just put the same one there, that one stays."""
+    if _stamp(root) == settings.fingerprint:
+        return
+    shutil.rmtree(root, ignore_errors=True)
+    try:
+        temporary.replace(root)
+    except OSError:
+        if _stamp(root) != settings.fingerprint:
+            raise
+
+
 def _stamp(root: Path) -> str | None:
     """The fingerprint of the store in `root`; None where there is no whole store."""
-    path = root / STAMP
-    if not path.is_file():
+    try:
+        stamp = json.loads((root / STAMP).read_text())
+    except (FileNotFoundError, ValueError):
         return None
-    return str(json.loads(path.read_text()).get("fingerprint"))
+    return str(stamp.get("fingerprint")) if isinstance(stamp, dict) else None
 
 
 def _write_shop(root: Path, shop: Shop, settings: DemoSettings) -> None:
