@@ -203,15 +203,16 @@ def test_a_killed_run_is_resumed_in_place_and_repeats_nothing(uri: str, experime
         killed.log_metrics({"reward": float(step)}, step)
     killed.log_metrics({"dev": 0.5}, step=2)
     killed.log_metrics({"data/queries": 7.0, "data/pools": 3.0})
-    killed.log_table([{"memory": "a"}], "memories", step=3)
+    killed.log_table([{"memory": "a"}], "samples/memories", step=2)  # killed before that of step 3
 
     with open_run(uri, experiment, "second name", TAGS, run_id=killed.id) as resumed:
         assert resumed.client.get_run(resumed.id).info.status == "RUNNING"
         resumed.log_params({"lr": 2, "steps": 10, "extra": 1})
         resumed.log_text("lr: 2", "config.yaml")
-        for step in (3, 4):  # from the checkpoint of step 2
+        for step in (2, 3, 4):  # from the checkpoint of step 1
             resumed.log_metrics({"reward": float(-step), "dev": 0.25}, step)
-            resumed.log_table([{"memory": "b"}], "memories", step)
+            resumed.log_table([{"memory": "b"}], "samples/memories", step)
+            resumed.log_table([{"word": "c"}], "words", step)
         resumed.log_metrics({"final": 1.0, "data/queries": 7.0, "data/pools": 4.0})
 
     assert resumed.id == killed.id
@@ -220,7 +221,12 @@ def test_a_killed_run_is_resumed_in_place_and_repeats_nothing(uri: str, experime
     assert _history(resumed, "final") == [(0, 1.0)]
     assert _history(resumed, "data/queries") == [(0, 7.0)]
     assert _history(resumed, "data/pools") == [(0, 3.0), (0, 4.0)]  # what changed is recorded
-    assert json.loads(_artifact(resumed, "memories.json"))["data"] == [[3, "a"], [4, "b"]]
+    memories, words = (
+        json.loads(_artifact(resumed, f"{name}.json"))["data"]
+        for name in ("samples/memories", "words")
+    )
+    assert memories == [[2, "a"], [3, "b"], [4, "b"]]
+    assert words == [[2, "c"], [3, "c"], [4, "c"]]
     assert _artifact(resumed, "config.yaml") == "lr: 1"
     assert _artifact(resumed, "config.resume-1.yaml") == "lr: 2"
     found = resumed.client.get_run(resumed.id)

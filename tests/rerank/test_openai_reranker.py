@@ -251,11 +251,11 @@ def test_haste_is_waited_out_as_the_server_says(start: Start, judge_at: Any) -> 
 @pytest.mark.parametrize(
     ("reply", "message"),
     [
-        (refusal(401, "invalid_api_key"), r"refused the key from \$TEST_JUDGE_KEY"),
-        (refusal(403, "unsupported_country"), r"refused the key from \$TEST_JUDGE_KEY"),
+        (refusal(401, "invalid_api_key"), r"the key from \$TEST_JUDGE_KEY was refused"),
+        (refusal(403, "unsupported_country"), r"the key from \$TEST_JUDGE_KEY was refused"),
         (refusal(429, "insufficient_quota"), "no credit left"),
-        (refusal(404, "model_not_found"), "does not exist: judge-1"),
-        (refusal(400, "unsupported_value"), "Set reranker.top_p to null"),
+        (refusal(404, "model_not_found"), "judge-1 at .* no such model"),
+        (refusal(400, "unsupported_value"), "set reranker.top_p to null"),
     ],
 )
 def test_what_can_never_succeed_stops_everything_at_once(
@@ -316,3 +316,8 @@ def test_a_missing_key_names_its_variable(judge_at: Any, base_url: str | None) -
 def test_prices_of_another_unit_are_refused(judge_at: Any) -> None:
     with pytest.raises(ConfigError, match="give completion and prompt"):
         judge_at("http://127.0.0.1:9/v1", prices={"input": 1.0})
+
+
+def test_no_requests_in_flight_at_all_is_refused(judge_at: Any) -> None:
+    with pytest.raises(ConfigError, match="max_concurrency=0 must be 1 or more"):
+        judge_at("http://127.0.0.1:9/v1", max_concurrency=0)

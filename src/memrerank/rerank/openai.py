@@ -22,6 +22,7 @@ import openai
 from openai import AsyncOpenAI, DefaultAsyncHttpxClient
 
 from memrerank.errors import ConfigError, JudgeError
+from memrerank.rerank.fatal import fatal_reason
 from memrerank.rerank.prompting import parse_choice, setwise_messages
 from memrerank.schema import Choice, Comparison
 from memrerank.seeding import derive_seed
@@ -32,9 +33,7 @@ Result = TypeVar("Result")
 
 LOCAL_HOSTS = {"localhost", "127.0.0.1", "::1", "0.0.0.0"}
 NO_KEY = "none"  # the client insists on a key, a local server ignores it
-RETIRED = {"o4-mini": "OpenAI ended its API on 2026-10-23"}
 PRICES = {"prompt", "completion"}
-FATAL_PARAMETERS = {"unsupported_parameter", "unsupported_value", "unknown_parameter"}
 WINDOW = 200  # newest calls over which the failure rate is taken
 WINDOW_FLOOR = 100  # with fewer calls than this the rate is taken as if there were this many
 
@@ -61,7 +60,7 @@ class OpenAIReranker:
     `failures` counts the calls without a valid answer by kind, `calls` counts all.
 
     Raises:
-        ConfigError: the key is missing, or `prices` has other names.
+        ConfigError: the key is missing, `prices` has other names, or no request may be in flight.
     """
 
     def __init__(
@@ -82,6 +81,8 @@ class OpenAIReranker:
     ) -> None:
         if prices is not None and set(prices) != PRICES:
             raise ConfigError(f"reranker.prices={prices}: give {' and '.join(sorted(PRICES))}")
+        if max_concurrency < 1:
+            raise ConfigError(f"reranker.max_concurrency={max_concurrency} must be 1 or more")
         self.model = model
         self.api_key_env = api_key_env
         self.prices = prices or dict.fromkeys(PRICES, 0.0)
@@ -201,28 +202,11 @@ class OpenAIReranker:
             )
 
     def _stop_if_fatal(self, error: openai.APIError) -> None:
-        where = f"{self.model} at {self._client.base_url}: {error}"
-        if isinstance(error, openai.AuthenticationError | openai.PermissionDeniedError):
-            raise JudgeError(
-                f"the judge refused the key from ${self.api_key_env or '(none)'} for {where}. "
-                "Put a valid key into that variable, or name another one in reranker.api_key_env"
-            ) from error
-        if error.code == "insufficient_quota":
-            raise JudgeError(
-                f"the account of ${self.api_key_env} has no credit left: {where}. Add credit, or "
-                "choose another judge (reranker=embedding needs none)"
-            ) from error
-        if isinstance(error, openai.NotFoundError):
-            retired = next((f" {why}." for m, why in RETIRED.items() if m in self.model), "")
-            raise JudgeError(
-                f"the judge does not exist: {where}.{retired} Set reranker.model and "
-                "reranker.base_url to a model that is served"
-            ) from error
-        if error.code in FATAL_PARAMETERS:
-            raise JudgeError(
-                f"the judge refuses a setting: {where}. Set reranker.{error.param or '...'} to "
-                "null to leave it out"
-            ) from error
+        status = getattr(error, "status_code", None)
+        reason = fatal_reason(status, error.code, error.param, self.model, self.api_key_env)
+        if reason is not None:
+            where = f"{self.model} at {self._client.base_url}"
+            raise JudgeError(f"{where}: {reason}. The server says: {error}") from error
 
 
 def _read_key(variable: str, base_url: str | None) -> str:

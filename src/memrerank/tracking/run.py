@@ -54,6 +54,7 @@ class Run:
         self._recorded = _recorded_steps(client, run) if resumption else {}
         self._results = run.data.metrics if resumption else {}
         self._recorded_to = max(self._recorded.values(), default=-1)
+        self._table_steps: dict[str, int] = {}  # of tables, as far as they have been asked for
         self._changed: dict[str, Any] = {}  # what resuming changed: name -> [before, now]
 
     def log_params(self, settings: Mapping[Any, Any]) -> None:
@@ -112,10 +113,22 @@ class Run:
 
         All rows of a table have the same columns. Like metrics, a step is recorded once.
         """
-        if not rows or step <= self._recorded_to:
+        if not rows or step <= self._table_step(name):
             return
         columns = {column: [row[column] for row in rows] for column in rows[0]}
         self.client.log_table(self.id, {"step": [step] * len(rows), **columns}, f"{name}.json")
+
+    def _table_step(self, name: str) -> int:
+        """The last step that the table held before the run was resumed; -1 without any."""
+        if self.resumption and name not in self._table_steps:
+            held = {file.path for file in self.client.list_artifacts(self.id, _folder(name))}
+            steps = [-1]
+            if f"{name}.json" in held:
+                file = Path(self.client.download_artifacts(self.id, f"{name}.json"))
+                table = json.loads(file.read_text())
+                steps += [row[table["columns"].index("step")] for row in table["data"]]
+            self._table_steps[name] = max(steps)
+        return self._table_steps.get(name, -1)
 
     def log_text(self, text: str, path: str) -> None:
         """Records a text (a config, a prompt) as the artifact `path`, secrets blanked out.
@@ -235,6 +248,10 @@ def _param_value(name: str, text: str) -> str:
         return text
     digest = hashlib.sha256(text.encode()).hexdigest()[:16]
     return f"params/{name}.txt, {len(text)} characters, sha256 {digest}"
+
+
+def _folder(path: str) -> str | None:
+    return path.rpartition("/")[0] or None
 
 
 def _recorded_steps(client: MlflowClient, run: MlflowRun) -> dict[str, int]:
