@@ -43,7 +43,7 @@ venv: $(INSTALLED)  ## Install requirements.txt and the package into .venv
 venv-dev: $(INSTALLED_DEV)  ## Install requirements-dev.txt too
 
 gpu: venv  ## Swap faiss-cpu for faiss-gpu (see requirements-gpu.txt)
-	$(BIN)/python -m pip uninstall --quiet --yes faiss-cpu
+	$(BIN)/python -m pip uninstall --quiet --yes faiss-cpu faiss-gpu
 	$(BIN)/python -m pip install --quiet -r requirements-gpu.txt
 
 clean:  ## Remove the environment and the tools' caches; runs and MLflow stay
@@ -53,10 +53,14 @@ clean:  ## Remove the environment and the tools' caches; runs and MLflow stay
 $(INSTALLED): requirements.txt
 	@$(PYTHON) -c 'import sys; sys.exit("memrerank needs Python 3.11 or later, not %d.%d: run make with PYTHON=python3.11" % sys.version_info[:2] if sys.version_info < (3, 11) else 0)'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "Installing requirements.txt into $(VENV): minutes the first time, some 2.5 GB on disk"
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
 	touch $@
 
+# Without its `-r requirements.txt` line, which is installed already: after `make gpu` that line
+# would bring faiss-cpu back.
 $(INSTALLED_DEV): requirements-dev.txt $(INSTALLED)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
+	sed '/^-r /d' requirements-dev.txt \
+		| $(BIN)/python -m pip install --quiet --disable-pip-version-check -r /dev/stdin
 	touch $@

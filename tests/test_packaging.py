@@ -26,7 +26,7 @@ def _pins(file: str) -> dict[str, str]:
 
 
 def _imports(folder: Path) -> set[str]:
-    """The top-level names that the Python files under a folder import; stdlib and own ones aside."""
+    """Top-level names that the Python files under a folder import, but for stdlib and own ones."""
     names: set[str] = set()
     for path in folder.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
