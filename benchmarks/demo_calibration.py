@@ -99,7 +99,7 @@ def main() -> None:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--queries", type=int, default=200, help="queries per category")
-    parser.add_argument("--memory-weight", type=float, default=1.0)
+    parser.add_argument("--memory-weight", type=float, default=0.7)
     parser.add_argument("--temperature", type=float, default=0.03)
     parser.add_argument("--cache", type=Path, default=Path(".cache/calibration"))
     return parser.parse_args()
