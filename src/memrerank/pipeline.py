@@ -78,7 +78,9 @@ def make_benchmark(cfg: Config) -> Benchmark:
         source=cfg.data.name,
     )
     sizes = ", ".join(f"{len(q)} {split.value}" for split, q in benchmark.queries.items())
-    log.info("Benchmark %s: %s queries, %d products", cfg.category.label, sizes, len(benchmark.corpus))
+    log.info(
+        "Benchmark %s: %s queries, %d products", cfg.category.label, sizes, len(benchmark.corpus)
+    )
     return benchmark
 
 

@@ -298,5 +298,3 @@ def report(cfg: Config, result: TrainingResult) -> None:
         log.info("Next: python evaluate.py %s baseline=memrerank", choice)
     else:
         log.warning("Dev was never ranked: lower dev.every_steps to keep an adapter")
-
-

@@ -82,9 +82,7 @@ class MemoryDataModule(pl.LightningDataModule):
         self.start = state_dict["batches"]
 
     def train_dataloader(self) -> DataLoader:
-        schedule = TrainingSchedule(
-            self.train, self.batch_size, self.epochs, self.seed, self.start
-        )
+        schedule = TrainingSchedule(self.train, self.batch_size, self.epochs, self.seed, self.start)
         return DataLoader(schedule, batch_size=None, collate_fn=None)
 
     def val_dataloader(self) -> DataLoader:

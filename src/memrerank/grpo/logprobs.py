@@ -59,7 +59,13 @@ def pack_group(group: RolloutGroup, pad_id: int, multiple: int = 64) -> PackedGr
     predictors = torch.arange(prompt, total) - 1
     predictors[offset == 0] = prompt - 1
     return PackedGroup(
-        ids[None], positions[None], allowed[None, None], predictors, ids[prompt:total], rollout, offset
+        ids[None],
+        positions[None],
+        allowed[None, None],
+        predictors,
+        ids[prompt:total],
+        rollout,
+        offset,
     )
 
 
@@ -89,8 +95,14 @@ def token_log_probs(
     ).last_hidden_state[0, group.predictors.to(device)]  # [N, H]
     targets = group.targets.to(device)
     parts = [
-        checkpoint(_chunk_log_probs, head, hidden[i : i + chunk], targets[i : i + chunk],
-                   temperature, use_reentrant=False)
+        checkpoint(
+            _chunk_log_probs,
+            head,
+            hidden[i : i + chunk],
+            targets[i : i + chunk],
+            temperature,
+            use_reentrant=False,
+        )
         for i in range(0, len(targets), chunk)
     ]
     log_probs, entropies = zip(*parts, strict=True)

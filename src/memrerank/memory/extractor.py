@@ -145,7 +145,9 @@ def check_card(card: AdapterCard, wanted: AdapterCard, folder: Path) -> None:
     if card.category != wanted.category:
         log.warning(
             "The adapter in %s was trained on %s; it is applied to %s",
-            folder, card.category, wanted.category,
+            folder,
+            card.category,
+            wanted.category,
         )
 
 

@@ -31,7 +31,9 @@ class PromptSettings:
     max_purchases: int  # newest purchases shown, of each of within and cross
     max_product_words: int  # words shown of each product (paper: 120)
     max_memory_words: int  # the length that the instructions ask for
-    answer_prefix: str = ""  # put in the model's mouth; part of the prompt, read back with the answer
+    answer_prefix: str = (
+        ""  # put in the model's mouth; part of the prompt, read back with the answer
+    )
 
 
 class MemoryPrompt:

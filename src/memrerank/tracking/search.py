@@ -26,10 +26,13 @@ class TrainingRun:
     tags: dict[str, str]
 
 
-def find_training_run(uri: str, experiment: str, tags: Mapping[str, str]) -> TrainingRun | None:
+def find_training_run(
+    uri: str, experiment: str, tags: Mapping[str, str], run_id: str | None = None
+) -> TrainingRun | None:
     """The run that ended last among those with these tags and a best adapter; None without one.
 
-    Only runs that finished, or were stopped with Ctrl-C, are looked at.
+    Only runs that finished, or were stopped with Ctrl-C, are looked at. With `run_id`, that run
+    alone is, whatever its status and tags: whoever names it knows why.
 
     Raises:
         DataError: the adapter of that run is gone.
@@ -37,9 +40,11 @@ def find_training_run(uri: str, experiment: str, tags: Mapping[str, str]) -> Tra
     experiment_id = ensure_store(uri, experiment)
     for run in _runs_newest_first(MlflowClient(absolute_uri(uri)), experiment_id):
         found = run.data.tags
-        if run.info.status not in USABLE or not found.get(BEST_ADAPTER):
+        if not found.get(BEST_ADAPTER) or run_id not in (None, run.info.run_id):
             continue
-        if any(found.get(name) != value for name, value in tags.items()):
+        if run_id is None and run.info.status not in USABLE:
+            continue
+        if run_id is None and any(found.get(name) != value for name, value in tags.items()):
             continue
         folder = Path(found[BEST_ADAPTER])
         if not folder.is_dir():

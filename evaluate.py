@@ -1,0 +1,24 @@
+"""Evaluates a memory source: `python evaluate.py category=electronics target=wc baseline=memrerank`."""
+
+from pathlib import Path
+
+import hydra
+from hydra.core.hydra_config import HydraConfig
+
+from memrerank.cli import friendly_errors
+from memrerank.config import Config, register
+
+register()
+
+
+@hydra.main(config_path="conf", config_name="evaluate", version_base="1.3")
+@friendly_errors
+def main(cfg: Config) -> float:
+    """Returns MRR@10."""
+    from memrerank.evaluate import evaluate
+
+    return evaluate(cfg, Path(HydraConfig.get().runtime.output_dir)).metrics["mrr_at_10"]
+
+
+if __name__ == "__main__":
+    main()
