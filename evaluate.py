@@ -1,4 +1,4 @@
-"""Evaluates a memory source: `python evaluate.py category=electronics target=wc baseline=memrerank`."""
+"""Evaluates a memory source: `python evaluate.py target=wc baseline=memrerank`."""
 
 from pathlib import Path
 

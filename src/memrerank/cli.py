@@ -46,14 +46,8 @@ def in_sweep() -> bool:
 def quiet_libraries() -> None:
     """Leaves the libraries' warnings and drops their progress chatter."""
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-    for name in (
-        "httpx",
-        "httpx2",
-        "alembic",
-        "sentence_transformers",
-        "lightning.pytorch",
-        "faiss.loader",
-    ):
+    chatty = ["httpx", "httpx2", "alembic", "mlflow.store", "sentence_transformers"]
+    for name in [*chatty, "lightning.pytorch", "faiss.loader"]:
         logging.getLogger(name).setLevel(logging.WARNING)
     from transformers.utils import logging as transformers_logging
 

@@ -75,8 +75,8 @@ def choose_test_queries(cfg: Config, benchmark: Benchmark) -> Sequence[Query]:
     queries = benchmark.queries[cfg.eval.split][: cfg.eval.max_queries]
     if not queries:
         raise DataError(
-            f"no {cfg.eval.split.value} queries in {cfg.category.name}; counts: {benchmark.counts}. "
-            "Choose another category, eval.split or eval.max_queries"
+            f"no {cfg.eval.split.value} queries in {cfg.category.name}; counts: "
+            f"{benchmark.counts}. Choose another category, eval.split or eval.max_queries"
         )
     return queries
 
@@ -164,7 +164,7 @@ def write_queries(
 
 def log_config(cfg: Config, run: Run) -> MemoryPrompt:
     """The configuration and the extractor's prompt, into the record."""
-    settings = OmegaConf.to_container(OmegaConf.create(cfg), resolve=True, enum_to_str=True)
+    settings = OmegaConf.to_container(cfg, resolve=True, enum_to_str=True)
     assert isinstance(settings, dict)
     run.log_params(settings)
     run.log_text(OmegaConf.to_yaml(OmegaConf.create(settings)), "config.yaml")

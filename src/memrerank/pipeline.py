@@ -157,9 +157,9 @@ def judge_namespace(cfg: Config) -> dict[str, Any]:
 def make_reranker(cfg: Config) -> SetwiseReranker:
     """The judge, behind its recording where `judge_cache.mode` asks for one."""
     mode = cfg.judge_cache.mode
-    judge = None if mode == "readonly" else build(cfg.reranker, seed=cfg.seed)
     if mode == "off":
-        return judge
+        return build(cfg.reranker, seed=cfg.seed)
+    judge = None if mode == "readonly" else build(cfg.reranker, seed=cfg.seed)
     return CachedReranker(judge, Path(cfg.judge_cache.path), mode, judge_namespace(cfg))
 
 

@@ -40,7 +40,7 @@ class DevEvaluator:
     seed: int
 
     def score(self, groups: Mapping[str, RolloutGroup]) -> dict[str, float]:
-        """`dev/mrr_at_10`, `dev/mrr_at_5`, `dev/accuracy` (5-way), `dev/reward`, `dev/memory_words`.
+        """Dev metrics: MRR@10 and @5, accuracy (5-way), reward, memory words.
 
         Args:
             groups: one single-rollout group per dev query, by query id.

@@ -7,13 +7,14 @@ token are projected to the vocabulary.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
+from peft import PeftModel
 from torch import nn
 from torch.utils.checkpoint import checkpoint
-from transformers import PreTrainedModel
 
-from memrerank.memory.sampling import round_up
+from memrerank.memory.sampling import Policy, round_up
 from memrerank.schema import RolloutGroup
 
 
@@ -70,7 +71,7 @@ def pack_group(group: RolloutGroup, pad_id: int, multiple: int = 64) -> PackedGr
 
 
 def token_log_probs(
-    model: PreTrainedModel,
+    model: Policy,
     group: PackedGroup,
     temperature: float,
     *,
@@ -118,9 +119,9 @@ def _chunk_log_probs(
     return log_probs.gather(-1, targets[:, None])[:, 0], entropy
 
 
-def decoder_and_head(model: PreTrainedModel) -> tuple[nn.Module, nn.Module]:
+def decoder_and_head(model: Policy) -> tuple[nn.Module, nn.Module]:
     """The decoder without its head, and the head, of a causal language model or a PEFT model."""
-    base = model.get_base_model() if hasattr(model, "get_base_model") else model
+    base: Any = model.get_base_model() if isinstance(model, PeftModel) else model
     return base.get_decoder(), base.get_output_embeddings()
 
 

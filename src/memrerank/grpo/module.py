@@ -77,7 +77,7 @@ class GRPOModule(pl.LightningModule):
         self.settings = settings
         self.seed = seed
 
-    def configure_optimizers(self) -> dict[str, Any]:
+    def configure_optimizers(self) -> Any:
         """AdamW over the adapter, with linear warm-up to a constant rate."""
         optimizer = torch.optim.AdamW(
             [p for p in self.policy.parameters() if p.requires_grad],
@@ -168,7 +168,7 @@ class GRPOModule(pl.LightningModule):
                 self.settings.max_grad_norm,
             )
             optimizer.step()  # type: ignore[union-attr]
-            scheduler.step()  # type: ignore[union-attr,call-arg]
+            scheduler.step()  # type: ignore[union-attr]
             metrics = statistics.means() | {"grad_norm": float(norm)}
         return metrics
 

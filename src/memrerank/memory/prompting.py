@@ -1,9 +1,9 @@
 """Histories to extractor prompts.
 
 Templates live in `prompts/<style>/<target>.jinja`; an optional `chat.json` beside them holds a
-system message and worked examples, which are rendered with the same template. Product text is untrusted: markup in it is
-escaped, chat-control tokens are broken up, and white space is folded, so that a title can neither
-close its field nor pose as a turn of the conversation.
+system message and worked examples, which are rendered with the same template. Product text is
+untrusted: markup in it is escaped, chat-control tokens are broken up, and white space is folded,
+so that a title can neither close its field nor pose as a turn of the conversation.
 """
 
 import json
@@ -92,8 +92,10 @@ class MemoryPrompt:
 
     def token_ids(self, history: History, tokenizer: PreTrainedTokenizerBase) -> list[int]:
         """The whole prompt as token ids: chat template, messages, and the answer's prefix."""
-        text = tokenizer.apply_chat_template(
-            self.messages(history), tokenize=False, add_generation_prompt=True
+        text = str(
+            tokenizer.apply_chat_template(
+                self.messages(history), tokenize=False, add_generation_prompt=True
+            )
         )
         return tokenizer(text + self.settings.answer_prefix, add_special_tokens=False).input_ids
 

@@ -9,10 +9,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
+from peft import PeftModel
 from transformers import DynamicCache, PreTrainedModel, PreTrainedTokenizerBase
 
 from memrerank.schema import Rollout, RolloutGroup
 from memrerank.seeding import torch_generator
+
+Policy = PreTrainedModel | PeftModel
 
 
 @dataclass(frozen=True)
@@ -89,7 +92,7 @@ class TransformersRolloutEngine:
 
     def __init__(
         self,
-        model: PreTrainedModel,
+        model: Policy,
         tokenizer: PreTrainedTokenizerBase,
         sampling: Sampling,
         answer_prefix: str = "",
@@ -184,13 +187,15 @@ class TransformersRolloutEngine:
     def _rollout(self, tokens: list[int], log_probs: list[float]) -> Rollout:
         """Cuts a row after its end token; -1 marks places after the end."""
         length = tokens.index(-1) if -1 in tokens else len(tokens)
-        kept = tuple(tokens[:length])
+        kept = tokens[:length]
         ended = bool(kept) and kept[-1] in self.end_ids
-        text = self.tokenizer.decode(kept[:-1] if ended else kept, skip_special_tokens=True)
-        return Rollout(kept, tuple(log_probs[:length]), self.answer_prefix + text, not ended)
+        text = str(self.tokenizer.decode(kept[:-1] if ended else kept, skip_special_tokens=True))
+        return Rollout(
+            tuple(kept), tuple(log_probs[:length]), self.answer_prefix + text, truncated=not ended
+        )
 
 
-def end_token_ids(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> tuple[int, ...]:
+def end_token_ids(model: Policy, tokenizer: PreTrainedTokenizerBase) -> tuple[int, ...]:
     """Every id that ends a completion: the tokenizer's, the config's, the generation config's."""
     found: set[int] = set()
     for value in (
