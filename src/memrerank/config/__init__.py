@@ -1,0 +1,109 @@
+"""The configuration's schemas: one dataclass per config group.
+
+`register()` puts them into Hydra's ConfigStore under `schema/...`; each YAML file in `conf/`
+starts from its schema, so a typo, a wrong type or an unknown key fails while the configuration is
+composed. `_target_` lives here, constructor arguments are the fields.
+
+Every field has its unit and the source of its default in `conf/`.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from hydra.core.config_store import ConfigStore
+from omegaconf import MISSING
+
+from memrerank.categories import CATEGORIES
+from memrerank.config.data import (
+    BM25Config,
+    CategoryConfig,
+    DataConfig,
+    DemoDataConfig,
+    DenseConfig,
+    InstancesConfig,
+    RetrievalConfig,
+    RetrieverConfig,
+    TargetConfig,
+)
+from memrerank.config.models import (
+    BaselineConfig,
+    EmbeddingRerankerConfig,
+    ExtractorConfig,
+    JudgeCacheConfig,
+    OpenAIRerankerConfig,
+    RankingConfig,
+    RerankerConfig,
+    RewardConfig,
+    TrainedBaselineConfig,
+)
+from memrerank.config.training import (
+    CheckpointConfig,
+    DevConfig,
+    EvalConfig,
+    GRPOConfig,
+    TrackingConfig,
+    TrainerConfig,
+)
+from memrerank.schema import Target
+
+
+@dataclass
+class Config:
+    """The root of `conf/train.yaml` and `conf/evaluate.yaml`.
+
+    Both know every group, so that one `experiment` serves both and an evaluation's record holds
+    the training settings that it was run beside.
+    """
+
+    seed: int = MISSING
+    cache_dir: str = MISSING
+    category: CategoryConfig = field(default_factory=CategoryConfig)
+    target: TargetConfig = field(default_factory=TargetConfig)
+    data: DataConfig = field(default_factory=DataConfig)
+    instances: InstancesConfig = field(default_factory=InstancesConfig)
+    retriever: RetrieverConfig = field(default_factory=RetrieverConfig)
+    retrievers: dict[str, Any] = field(default_factory=dict)
+    retrieval: RetrievalConfig = field(default_factory=RetrievalConfig)
+    extractor: ExtractorConfig = field(default_factory=ExtractorConfig)
+    reranker: RerankerConfig = field(default_factory=RerankerConfig)
+    judge_cache: JudgeCacheConfig = field(default_factory=JudgeCacheConfig)
+    ranking: RankingConfig = field(default_factory=RankingConfig)
+    reward: RewardConfig = field(default_factory=RewardConfig)
+    grpo: GRPOConfig = field(default_factory=GRPOConfig)
+    dev: DevConfig = field(default_factory=DevConfig)
+    trainer: TrainerConfig = field(default_factory=TrainerConfig)
+    checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)
+    tracking: TrackingConfig = field(default_factory=TrackingConfig)
+    baseline: BaselineConfig = field(default_factory=BaselineConfig)
+    eval: EvalConfig = field(default_factory=EvalConfig)
+    ckpt_path: str | None = None  # train: a checkpoint to resume from, or "last"
+
+
+SCHEMAS: dict[str, type] = {
+    "root": Config,
+    "data/raw": DataConfig,
+    "data/demo": DemoDataConfig,
+    "retriever/bm25": BM25Config,
+    "retriever/dense": DenseConfig,
+    "extractor": ExtractorConfig,
+    "baseline/plain": BaselineConfig,
+    "baseline/trained": TrainedBaselineConfig,
+    "reranker/embedding": EmbeddingRerankerConfig,
+    "reranker/openai": OpenAIRerankerConfig,
+    "ranking": RankingConfig,
+    "reward": RewardConfig,
+    "trainer": TrainerConfig,
+    "tracking": TrackingConfig,
+}
+
+
+def register() -> None:
+    """Registers the schemas, and the groups that are lists of names: `category`, `target`."""
+    store = ConfigStore.instance()
+    for path, schema in SCHEMAS.items():
+        group, _, name = f"schema/{path}".rpartition("/")
+        store.store(group=group, name=name, node=schema)
+    for label, name in CATEGORIES.items():
+        store.store(group="category", name=label, node=CategoryConfig(name=name, label=label))
+    for target in Target:
+        store.store(group="target", name=target.value, node=TargetConfig(name=target))

@@ -1,0 +1,146 @@
+"""Schemas of what writes memories and what judges them."""
+
+from dataclasses import dataclass, field
+
+from omegaconf import MISSING
+
+from memrerank.config.data import EncoderConfig
+
+
+@dataclass
+class PromptConfig:
+    """How a history becomes an extractor prompt."""
+
+    style: str = MISSING
+    max_purchases: int = MISSING
+    max_product_words: int = MISSING
+    max_memory_words: int = MISSING
+    answer_prefix: str = MISSING
+
+
+@dataclass
+class LoraConfig:
+    """The adapter."""
+
+    r: int = MISSING
+    alpha: int = MISSING
+    dropout: float = MISSING
+    target_modules: list[str] = MISSING
+
+
+@dataclass
+class SamplingConfig:
+    """How completions are drawn, in training and in evaluation."""
+
+    max_new_tokens: int = MISSING
+    temperature: float = MISSING
+    top_p: float = MISSING
+
+
+@dataclass
+class ExtractorConfig:
+    """`extractor`: the model that writes memories."""
+
+    model: str = MISSING
+    dtype: str = MISSING
+    pad_multiple: int = MISSING  # tokens; prompts are padded to multiples of it
+    batch_size: int = MISSING  # memories written at once outside training
+    lora: LoraConfig = field(default_factory=LoraConfig)
+    prompt: PromptConfig = field(default_factory=PromptConfig)
+    sampling: SamplingConfig = field(default_factory=SamplingConfig)
+
+
+@dataclass
+class BaselineConfig:
+    """`baseline`: where the memories come from."""
+
+    _target_: str = MISSING  # called with the evaluation's context, returns a MemorySource
+    name: str = MISSING
+
+
+@dataclass
+class TrainedBaselineConfig(BaselineConfig):
+    """`baseline=memrerank`: the trained extractor."""
+
+    adapter: str | None = None  # an adapter folder; null: the newest matching training run
+    run_id: str | None = None  # an MLflow training run
+
+
+@dataclass
+class RerankerConfig:
+    """`reranker`: the setwise judge."""
+
+    _target_: str = MISSING
+    name: str = MISSING
+
+
+@dataclass
+class EmbeddingRerankerConfig(RerankerConfig):
+    """A judge made of a sentence encoder."""
+
+    _target_: str = "memrerank.rerank.embedding.EmbeddingReranker"
+    encoder: EncoderConfig = field(default_factory=EncoderConfig)
+    memory_weight: float = MISSING
+    temperature: float = MISSING
+
+
+@dataclass
+class OpenAIRerankerConfig(RerankerConfig):
+    """Any OpenAI-compatible endpoint."""
+
+    _target_: str = "memrerank.rerank.openai.OpenAIReranker"
+    model: str = MISSING
+    base_url: str | None = None
+    api_key_env: str = MISSING
+    reasoning_effort: str | None = None
+    temperature: float | None = None  # null: not sent
+    top_p: float | None = None
+    max_completion_tokens: int = MISSING
+    max_concurrency: int = MISSING
+    timeout: float = MISSING  # seconds
+    max_retries: int = MISSING
+    max_failure_rate: float = MISSING
+    prices: dict[str, float] | None = None  # US dollars per million tokens
+
+
+@dataclass
+class JudgeCacheConfig:
+    """The recording of the judge's answers."""
+
+    mode: str = "off"  # off | readwrite | readonly | refresh
+    path: str = MISSING
+
+
+@dataclass
+class RankingConfig:
+    """`ranking`: how choices become an order."""
+
+    _target_: str = "memrerank.rerank.algorithms.knockout"
+    _partial_: bool = True
+    top_k: int = MISSING
+    set_size: int = MISSING
+
+
+@dataclass
+class QualityConfig:
+    """Weights of the memory-quality term."""
+
+    _target_: str = "memrerank.memory.quality.QualitySettings"
+    within: float = MISSING
+    format: float = MISSING
+    repetition: float = MISSING
+    length: float = MISSING
+    placeholder: float = MISSING
+    evidence: float = MISSING
+    max_words: int = MISSING
+
+
+@dataclass
+class RewardConfig:
+    """`reward`: the callback that scores rollouts."""
+
+    _target_: str = "memrerank.reward.setwise.SetwiseReward"
+    samples: int = MISSING
+    utility: str = MISSING  # sampled | expected
+    quality_weight: float = MISSING
+    quality: QualityConfig = field(default_factory=QualityConfig)
