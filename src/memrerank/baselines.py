@@ -60,7 +60,7 @@ def memrerank(context: Config, adapter: str | None, run_id: str | None) -> Sourc
     folder, origin = _find_adapter(context, adapter, run_id)
     prompt = pipeline.make_prompt(context)
     card = read_card(folder)
-    check_card(card, pipeline.adapter_card(context, prompt), folder)
+    check_card(card, pipeline.adapter_card(context, prompt), f"the adapter in {folder}")
     log.info("Memories by the adapter in %s (step %d)", folder, card.step)
     return Source(_language_model(context, folder), {**origin, "adapter": str(folder)})
 

@@ -22,7 +22,6 @@ from memrerank.evaluation.metrics import (
     write_trec_run,
 )
 from memrerank.evaluation.report import RESULT_FILE, RunResult, comparison_table
-from memrerank.memory.prompting import MemoryPrompt
 from memrerank.rerank.ranking import rank_pools
 from memrerank.schema import Benchmark, History, Memory, Pool, Query, Ranking
 from memrerank.tracking import Run, open_run
@@ -162,12 +161,9 @@ def write_queries(
             file.write(json.dumps(row, ensure_ascii=False) + "\n")
 
 
-def log_config(cfg: Config, run: Run) -> MemoryPrompt:
+def log_config(cfg: Config, run: Run) -> None:
     """The configuration and the extractor's prompt, into the record."""
-    settings = OmegaConf.to_container(cfg, resolve=True, enum_to_str=True)
-    assert isinstance(settings, dict)
+    settings = pipeline.settings(cfg)
     run.log_params(settings)
     run.log_text(OmegaConf.to_yaml(OmegaConf.create(settings)), "config.yaml")
-    prompt = pipeline.make_prompt(cfg)
-    run.log_text(prompt.source, "prompts/extractor.jinja")
-    return prompt
+    run.log_text(pipeline.make_prompt(cfg).source, "prompts/extractor.jinja")

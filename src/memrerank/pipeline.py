@@ -37,6 +37,13 @@ def cache_dir(cfg: Config) -> Path:
     return Path(cfg.cache_dir)
 
 
+def settings(cfg: Config) -> dict[str, Any]:
+    """The whole configuration, resolved, as plain values."""
+    plain = OmegaConf.to_container(cfg, resolve=True, enum_to_str=True)
+    assert isinstance(plain, dict)
+    return {str(key): value for key, value in plain.items()}
+
+
 def build(node: Any, **arguments: Any) -> Any:
     """Instantiates a group's node; `name` says what it is called, not how it is made."""
     fields = OmegaConf.to_container(node, resolve=True)

@@ -1,6 +1,5 @@
 """Training: benchmark, pools, instances, GRPO over the judge's feedback, the best adapter kept."""
 
-import json
 import logging
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -15,13 +14,14 @@ from omegaconf import OmegaConf
 from memrerank import pipeline
 from memrerank.config import Config
 from memrerank.data.datamodule import MemoryDataModule
-from memrerank.errors import ConfigError, DataError
+from memrerank.errors import DataError
 from memrerank.grpo.callbacks import BestAdapter, MemorySamples
 from memrerank.grpo.dev import DevEvaluator
 from memrerank.grpo.loss import LossSettings
 from memrerank.grpo.module import GRPOModule, GRPOSettings
 from memrerank.memory.extractor import LoraSettings, add_adapter, batches, load_base
 from memrerank.memory.sampling import TransformersRolloutEngine
+from memrerank.resume import RECORD, find_checkpoint, read_record
 from memrerank.retrieval.pools import recall_at_k
 from memrerank.schema import (
     Benchmark,
@@ -244,44 +244,20 @@ def make_trainer(cfg: Config, run_dir: Path, run: Run, best: BestAdapter) -> pl.
 
 def open_training_run(cfg: Config, run_dir: Path, resumed: Path | None) -> Run:
     """A new MLflow run, or the one that the checkpoint belongs to."""
-    record = run_dir / "run.json"
-    run_id = json.loads(record.read_text())["mlflow_run_id"] if resumed else None
     labels = asdict(pipeline.RunLabels.of(cfg))
     run = open_run(
         cfg.tracking.uri,
         cfg.tracking.experiment,
         f"train {cfg.category.label}/{cfg.target.name.value} seed {cfg.seed}",
         {"kind": "train", **labels},
-        run_id,
+        read_record(run_dir)["mlflow_run_id"] if resumed else None,
     )
-    write_json(record, {"mlflow_run_id": run.id})
-    settings = OmegaConf.to_container(OmegaConf.structured(cfg), resolve=True)
-    assert isinstance(settings, dict)
+    card = pipeline.adapter_card(cfg, pipeline.make_prompt(cfg))
+    write_json(run_dir / RECORD, {"mlflow_run_id": run.id, "trains": asdict(card)})
+    settings = pipeline.settings(cfg)
     run.log_params(settings)
     run.log_text(OmegaConf.to_yaml(OmegaConf.create(settings)), "config.yaml")
     return run
-
-
-def find_checkpoint(cfg: Config, output_dir: Path) -> Path | None:
-    """The checkpoint to resume from; `ckpt_path=last` is the newest of this category and target.
-
-    Raises:
-        ConfigError: there is no such file.
-    """
-    if cfg.ckpt_path is None:
-        return None
-    if cfg.ckpt_path == "last":
-        runs = output_dir.parent
-        found = sorted(runs.glob("*/checkpoints/last.ckpt"), key=lambda path: path.stat().st_mtime)
-        if not found:
-            raise ConfigError(f"ckpt_path=last: no training under {runs} has left a checkpoint")
-        return found[-1]
-    path = Path(cfg.ckpt_path)
-    if not path.is_file():
-        raise ConfigError(f"ckpt_path={path}: no such file; give a .ckpt file or `last`")
-    if not (path.parent.parent / "run.json").exists():
-        raise ConfigError(f"ckpt_path={path}: not in the `checkpoints` folder of a training run")
-    return path
 
 
 def report(cfg: Config, result: TrainingResult) -> None:

@@ -121,7 +121,7 @@ def read_card(folder: Path) -> AdapterCard:
         raise DataError(f"{path} is not readable as an adapter's card: {error}") from error
 
 
-def check_card(card: AdapterCard, wanted: AdapterCard, folder: Path) -> None:
+def check_card(card: AdapterCard, wanted: AdapterCard, where: str) -> None:
     """Refuses an adapter of another base model, target or prompt.
 
     Raises:
@@ -133,22 +133,17 @@ def check_card(card: AdapterCard, wanted: AdapterCard, folder: Path) -> None:
         "prompt_version": "extractor.prompt",
     }
     differing = [
-        f"{setting}: the adapter has {getattr(card, name)}, this run has {getattr(wanted, name)}"
+        f"{setting}: it has {getattr(card, name)}, this run has {getattr(wanted, name)}"
         for name, setting in settings.items()
         if getattr(card, name) != getattr(wanted, name)
     ]
     if differing:
         raise ConfigError(
-            f"the adapter in {folder} does not fit this run: {'; '.join(differing)}. "
+            f"{where} does not fit this run: {'; '.join(differing)}. "
             "Change the setting, or train again."
         )
     if card.category != wanted.category:
-        log.warning(
-            "The adapter in %s was trained on %s; it is applied to %s",
-            folder,
-            card.category,
-            wanted.category,
-        )
+        log.warning("%s was made on %s; this run is %s", where, card.category, wanted.category)
 
 
 def load_adapter(base: PreTrainedModel, folder: Path) -> PeftModel:
