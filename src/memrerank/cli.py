@@ -3,6 +3,7 @@
 import logging
 import os
 import sys
+import warnings
 from collections.abc import Callable
 from functools import wraps
 from typing import TypeVar
@@ -43,12 +44,29 @@ def in_sweep() -> bool:
     return HydraConfig.initialized() and HydraConfig.get().mode is RunMode.MULTIRUN
 
 
+# Each is a warning about something that is meant to be so.
+EXPECTED_WARNINGS = (
+    r".*is_gradient_checkpointing.*",
+    r".*LeafSpec.*",
+    r".*You have overridden `transfer_batch_to_device`.*",
+    r".*does not have many workers.*",
+    r".*`IterableDataset` has `__len__` defined.*",
+    r".*module\(s\) in eval mode at the start of training.*",  # dropout is 0 in the frozen base
+    r"(?s).*Using ModelCheckpoint with manual optimization.*",  # after the step is what is wanted
+    r".*Checkpoint directory .* exists and is not empty.*",  # a resumed run
+)
+
+
 def quiet_libraries() -> None:
-    """Leaves the libraries' warnings and drops their progress chatter."""
+    """Drops the libraries' progress chatter and the warnings listed above, and no others."""
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    for message in EXPECTED_WARNINGS:
+        warnings.filterwarnings("ignore", message=message)
     chatty = ["httpx", "httpx2", "alembic", "mlflow.store", "sentence_transformers"]
-    for name in [*chatty, "lightning.pytorch", "faiss.loader"]:
+    chatty += ["lightning.pytorch", "lightning.pytorch.utilities.rank_zero", "faiss.loader"]
+    for name in chatty:
         logging.getLogger(name).setLevel(logging.WARNING)
+    logging.getLogger("bitsandbytes").setLevel(logging.ERROR)  # a kernel package for 4-bit on CPU
     from transformers.utils import logging as transformers_logging
 
     transformers_logging.disable_progress_bar()

@@ -87,6 +87,7 @@ def train(cfg: Config, output_dir: Path) -> TrainingResult:
             cfg.grpo.epochs,
             cfg.seed,
             cfg.grpo.inner_epochs,
+            cfg.trainer.max_steps,
         )
         if resumed is None:  # where training starts from, as step 0 of every dev curve
             trainer.validate(module, datamodule, verbose=False)

@@ -19,16 +19,24 @@ class TrainingSchedule(IterableDataset):
     """
 
     def __init__(
-        self, cases: Sequence[TrainingCase], batch_size: int, epochs: int, seed: int, start: int = 0
+        self,
+        cases: Sequence[TrainingCase],
+        batch_size: int,
+        epochs: int,
+        seed: int,
+        start: int = 0,
+        max_batches: int | None = None,
     ) -> None:
         self.cases = cases
         self.batch_size = batch_size
         self.epochs = epochs
         self.seed = seed
         self.start = start  # batches already trained on
+        self.max_batches = max_batches
 
     def __len__(self) -> int:
-        return self.epochs * len(self.cases) // self.batch_size
+        batches = self.epochs * len(self.cases) // self.batch_size
+        return batches if self.max_batches is None else min(batches, self.max_batches)
 
     def __iter__(self) -> Iterator[list[TrainingCase]]:
         orders: dict[int, Any] = {}
@@ -52,6 +60,7 @@ class MemoryDataModule(pl.LightningDataModule):
         train: one case per setwise instance.
         dev: dev queries, in the batches in which their memories are written.
         steps_per_batch: optimizer steps that the module takes per batch (inner epochs).
+        max_steps: optimizer steps after which training ends; -1 for all epochs.
     """
 
     def __init__(
@@ -62,6 +71,7 @@ class MemoryDataModule(pl.LightningDataModule):
         epochs: int,
         seed: int,
         steps_per_batch: int = 1,
+        max_steps: int = -1,
     ) -> None:
         super().__init__()
         self.train = train
@@ -70,6 +80,7 @@ class MemoryDataModule(pl.LightningDataModule):
         self.epochs = epochs
         self.seed = seed
         self.steps_per_batch = steps_per_batch
+        self.max_batches = None if max_steps < 0 else -(-max_steps // steps_per_batch)
         self.start = 0
 
     def state_dict(self) -> dict[str, Any]:
@@ -82,7 +93,9 @@ class MemoryDataModule(pl.LightningDataModule):
         self.start = state_dict["batches"]
 
     def train_dataloader(self) -> DataLoader:
-        schedule = TrainingSchedule(self.train, self.batch_size, self.epochs, self.seed, self.start)
+        schedule = TrainingSchedule(
+            self.train, self.batch_size, self.epochs, self.seed, self.start, self.max_batches
+        )
         return DataLoader(schedule, batch_size=None, collate_fn=None)
 
     def val_dataloader(self) -> DataLoader:
