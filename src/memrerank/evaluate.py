@@ -108,7 +108,7 @@ def rank(
         memories,
         pools,
         benchmark.corpus,
-        pipeline.make_reranker(cfg),
+        pipeline.make_reranker(cfg, benchmark),
         instantiate(cfg.ranking),
         seed=cfg.data.split_seed,
         progress=True,

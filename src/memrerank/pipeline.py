@@ -18,6 +18,8 @@ from memrerank.memory.extractor import AdapterCard
 from memrerank.memory.prompting import MemoryPrompt, PromptSettings
 from memrerank.memory.sampling import Sampling
 from memrerank.rerank.cache import CachedReranker
+from memrerank.rerank.embedding import EmbeddingReranker
+from memrerank.retrieval.dense import product_vectors
 from memrerank.retrieval.pools import Retriever, load_pools
 from memrerank.schema import (
     Benchmark,
@@ -49,7 +51,8 @@ def build(node: Any, **arguments: Any) -> Any:
     fields = OmegaConf.to_container(node, resolve=True)
     assert isinstance(fields, dict)
     fields.pop("name", None)
-    return instantiate(fields, **arguments)
+    # A partial, so that Hydra hands the arguments on untouched instead of copying them as config.
+    return instantiate({**fields, "_partial_": True})(**arguments)
 
 
 def demo_settings(cfg: Config) -> DemoSettings:
@@ -161,12 +164,16 @@ def judge_namespace(cfg: Config) -> dict[str, Any]:
     return {**{str(key): value for key, value in node.items()}, "seed": cfg.seed}
 
 
-def make_reranker(cfg: Config) -> SetwiseReranker:
+def make_reranker(cfg: Config, benchmark: Benchmark) -> SetwiseReranker:
     """The judge, behind its recording where `judge_cache.mode` asks for one."""
     mode = cfg.judge_cache.mode
-    if mode == "off":
-        return build(cfg.reranker, seed=cfg.seed)
     judge = None if mode == "readonly" else build(cfg.reranker, seed=cfg.seed)
+    if isinstance(judge, EmbeddingReranker):
+        # The dense retriever of the same encoder has made these vectors already.
+        texts = [product.text for product in benchmark.corpus.values()]
+        judge.remember(texts, product_vectors(judge.encoder, benchmark.corpus, cache_dir(cfg)))
+    if judge is not None and mode == "off":
+        return judge
     return CachedReranker(judge, Path(cfg.judge_cache.path), mode, judge_namespace(cfg))
 
 

@@ -168,7 +168,7 @@ def make_module(cfg: Config, data: TrainingData) -> GRPOModule:
         cfg.extractor.prompt.answer_prefix,
         cfg.extractor.pad_multiple,
     )
-    reranker = pipeline.make_reranker(cfg)
+    reranker = pipeline.make_reranker(cfg, data.benchmark)
     reward = pipeline.make_reward(cfg, reranker)
     dev = make_dev_evaluator(cfg, data, reranker, reward)
     return GRPOModule(policy, engine, prompt, reward, dev, grpo_settings(cfg), cfg.seed)

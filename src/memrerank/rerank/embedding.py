@@ -55,6 +55,13 @@ class EmbeddingReranker:
         self._texts = _VectorCache(encoder.encode_products, CACHED_VECTORS)
         self._memories = _VectorCache(self._encode_memories, CACHED_VECTORS)
 
+    def remember(self, texts: Sequence[str], vectors: np.ndarray) -> None:
+        """Takes vectors [n, d] that this encoder has made elsewhere, so as not to make them again.
+
+        Texts beyond what the judge keeps are left out; they are encoded when they are met.
+        """
+        self._texts.add(texts[:CACHED_VECTORS], vectors[:CACHED_VECTORS])
+
     def choose(self, comparisons: Sequence[Comparison]) -> list[Choice]:
         """One drawn answer per comparison, in order; latency is the batch's time shared out."""
         started = time.perf_counter()
@@ -129,6 +136,10 @@ class _VectorCache:
         self._encode = encode
         self._capacity = capacity
         self._vectors: OrderedDict[str, np.ndarray] = OrderedDict()
+
+    def add(self, texts: Sequence[str], vectors: np.ndarray) -> None:
+        """Keeps vectors [n, d] that were made elsewhere."""
+        self._vectors.update(zip(texts, vectors, strict=True))
 
     def rows(self, texts: Iterable[str]) -> np.ndarray:
         """Vectors of `texts`, repeats included, as a new array [n, d]."""

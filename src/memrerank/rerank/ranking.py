@@ -45,7 +45,7 @@ def rank_pools(
         DataError: a query has no memory or pool, or a pool holds a product not in the corpus.
     """
     tasks = [_task(query, memories, pools, corpus, algorithm) for query in queries]
-    with tqdm(desc="rank", unit=" calls", disable=not progress) as bar:
+    with tqdm(desc="ranking", unit=" calls", disable=not progress) as bar:
         while active := [task for task in tasks if task.sets]:
             bar.set_postfix_str(f"{len(tasks) - len(active)}/{len(tasks)} queries", refresh=False)
             asked = sum(task.calls for task in active)

@@ -54,7 +54,7 @@ class DenseRetriever:
     def search(self, corpus: Mapping[str, Product], queries: Sequence[Query], k: int) -> list[Pool]:
         """The `k` products nearest to each query."""
         ids = list(corpus)
-        products = self._product_vectors(corpus)  # [n, d]
+        products = product_vectors(self.encoder, corpus, self.cache_dir)  # [n, d]
         vectors = self.encoder.encode_queries([query.text for query in queries])  # [q, d]
         places = nearest(vectors, products, id_order(ids), k)  # [q, k]
         return [
@@ -62,19 +62,22 @@ class DenseRetriever:
             for query, row in zip(queries, places, strict=True)
         ]
 
-    def _product_vectors(self, corpus: Mapping[str, Product]) -> np.ndarray:
-        """Vectors [n, d] of the products, from the cache where it has them."""
-        texts = [product.text for product in corpus.values()]
-        if self.cache_dir is None:
-            return self.encoder.encode_products(texts)
-        name = fingerprint({"encoder": dict(self.encoder.recipe), "texts": texts})
-        path = Path(self.cache_dir) / "embeddings" / f"{name}.npy"
-        if (cached := _load_vectors(path, len(texts))) is not None:
-            return cached
-        vectors = self.encoder.encode_products(texts)
-        with atomic_path(path) as temporary, temporary.open("wb") as file:
-            np.save(file, vectors, allow_pickle=False)
-        return vectors
+
+def product_vectors(
+    encoder: Encoder, corpus: Mapping[str, Product], cache_dir: Path | None
+) -> np.ndarray:
+    """Vectors float32 [n, d] of the products, from the cache where it has them."""
+    texts = [product.text for product in corpus.values()]
+    if cache_dir is None:
+        return encoder.encode_products(texts)
+    name = fingerprint({"encoder": dict(encoder.recipe), "texts": texts})
+    path = Path(cache_dir) / "embeddings" / f"{name}.npy"
+    if (cached := _load_vectors(path, len(texts))) is not None:
+        return cached
+    vectors = encoder.encode_products(texts)
+    with atomic_path(path) as temporary, temporary.open("wb") as file:
+        np.save(file, vectors, allow_pickle=False)
+    return vectors
 
 
 def nearest(queries: np.ndarray, products: np.ndarray, order: np.ndarray, k: int) -> np.ndarray:
