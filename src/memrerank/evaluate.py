@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 from hydra.utils import instantiate
-from omegaconf import OmegaConf
 
 from memrerank import pipeline
 from memrerank.baselines import Source
@@ -24,7 +23,7 @@ from memrerank.evaluation.metrics import (
 from memrerank.evaluation.report import RESULT_FILE, RunResult, comparison_table
 from memrerank.rerank.ranking import rank_pools
 from memrerank.schema import Benchmark, History, Memory, Pool, Query, Ranking
-from memrerank.tracking import Run, open_run
+from memrerank.tracking import open_run
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +42,7 @@ def evaluate(cfg: Config, output_dir: Path) -> RunResult:
     name = f"eval {labels['category']}/{labels['target']} {labels['retriever']} {cfg.baseline.name}"
     tags = {"kind": "evaluate", "split": cfg.eval.split.value, **labels, **source.origin}
     with open_run(cfg.tracking.uri, cfg.tracking.experiment, name, tags) as run:
-        log_config(cfg, run)
+        pipeline.log_config(cfg, run)
         memories, memory_seconds = build_memories(source, queries, benchmark)
         rankings, rank_seconds = rank(cfg, queries, memories, pools, benchmark)
         evaluation = evaluate_rankings(rankings, queries)
@@ -159,11 +158,3 @@ def write_queries(
                 **{m: evaluation.per_query[m][query.id] for m in ("mrr_at_10", "mrr_at_5")},
             }
             file.write(json.dumps(row, ensure_ascii=False) + "\n")
-
-
-def log_config(cfg: Config, run: Run) -> None:
-    """The configuration and the extractor's prompt, into the record."""
-    settings = pipeline.settings(cfg)
-    run.log_params(settings)
-    run.log_text(OmegaConf.to_yaml(OmegaConf.create(settings)), "config.yaml")
-    run.log_text(pipeline.make_prompt(cfg).source, "prompts/extractor.jinja")

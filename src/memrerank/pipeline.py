@@ -19,6 +19,7 @@ from memrerank.memory.prompting import MemoryPrompt, PromptSettings
 from memrerank.memory.sampling import Sampling
 from memrerank.rerank.cache import CachedReranker
 from memrerank.rerank.embedding import EmbeddingReranker
+from memrerank.rerank.prompting import TEMPLATE as JUDGE_TEMPLATE
 from memrerank.retrieval.dense import product_vectors
 from memrerank.retrieval.pools import Retriever, load_pools
 from memrerank.schema import (
@@ -30,6 +31,7 @@ from memrerank.schema import (
     SetwiseReranker,
     Split,
 )
+from memrerank.tracking import Run
 
 log = logging.getLogger(__name__)
 
@@ -237,3 +239,12 @@ class RunLabels:
             reranker=cfg.reranker.name,
             seed=str(cfg.seed),
         )
+
+
+def log_config(cfg: Config, run: Run) -> None:
+    """The configuration, and the prompts of extractor and judge, into the record."""
+    plain = settings(cfg)
+    run.log_params(plain)
+    run.log_text(OmegaConf.to_yaml(OmegaConf.create(plain)), "config.yaml")
+    run.log_text(make_prompt(cfg).source, "prompts/extractor.jinja")
+    run.log_text(JUDGE_TEMPLATE.read_text(), "prompts/judge.jinja")

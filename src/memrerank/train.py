@@ -9,7 +9,6 @@ from typing import Any
 import lightning.pytorch as pl
 from hydra.utils import instantiate
 from lightning.pytorch.callbacks import ModelCheckpoint, OnExceptionCheckpoint
-from omegaconf import OmegaConf
 
 from memrerank import pipeline
 from memrerank.config import Config
@@ -73,9 +72,9 @@ def train(cfg: Config, output_dir: Path) -> TrainingResult:
     run_dir = resumed.parent.parent if resumed else output_dir
     data = make_training_data(cfg)
     with open_training_run(cfg, run_dir, resumed) as run:
+        pipeline.log_config(cfg, run)
         run.log_metrics({f"data/{name}": value for name, value in data.counts.items()})
         module = make_module(cfg, data)
-        run.log_text(module.prompt.source, "prompts/extractor.jinja")
         best = BestAdapter(
             run_dir / "adapter", pipeline.adapter_card(cfg, module.prompt), run.set_best_adapter
         )
@@ -255,9 +254,6 @@ def open_training_run(cfg: Config, run_dir: Path, resumed: Path | None) -> Run:
     )
     card = pipeline.adapter_card(cfg, pipeline.make_prompt(cfg))
     write_json(run_dir / RECORD, {"mlflow_run_id": run.id, "trains": asdict(card)})
-    settings = pipeline.settings(cfg)
-    run.log_params(settings)
-    run.log_text(OmegaConf.to_yaml(OmegaConf.create(settings)), "config.yaml")
     return run
 
 
