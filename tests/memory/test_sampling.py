@@ -8,6 +8,7 @@ import torch
 from tiny import chat_tokenizer, llama_config, random_llama
 from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 
+from memrerank.errors import ConfigError
 from memrerank.memory.sampling import (
     Sampling,
     TransformersRolloutEngine,
@@ -259,3 +260,14 @@ def test_left_pad_by_hand() -> None:
 
 def test_round_up() -> None:
     assert [round_up(length, 64) for length in (1, 64, 65)] == [64, 64, 128]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"max_new_tokens": 0}, {"temperature": -1.0}, {"top_p": 0.0}, {"top_p": 1.5}],
+    ids=str,
+)
+def test_settings_outside_their_range_are_refused(wrong: dict[str, float]) -> None:
+    ((name, value),) = wrong.items()
+    with pytest.raises(ConfigError, match=rf"extractor\.sampling=.*'{name}': {value}.*will not do"):
+        Sampling(**{"max_new_tokens": 4, **wrong})  # type: ignore[arg-type]

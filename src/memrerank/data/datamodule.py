@@ -6,6 +6,7 @@ from typing import Any
 import lightning.pytorch as pl
 from torch.utils.data import DataLoader, IterableDataset
 
+from memrerank.errors import ConfigError
 from memrerank.schema import Query, TrainingCase
 from memrerank.seeding import numpy_generator
 
@@ -16,6 +17,9 @@ class TrainingSchedule(IterableDataset):
     Batch k is the same whenever it is asked for, so a resumed run starts at its batch without any
     saved state of a sampler. Every batch is full: an epoch's last cases are followed by the
     first of the next epoch.
+
+    Raises:
+        ConfigError: `batch_size` or `epochs` is below 1.
     """
 
     def __init__(
@@ -27,6 +31,10 @@ class TrainingSchedule(IterableDataset):
         start: int = 0,
         max_batches: int | None = None,
     ) -> None:
+        if batch_size < 1 or epochs < 1:
+            raise ConfigError(
+                f"grpo.prompts_per_step={batch_size}, grpo.epochs={epochs}: use at least 1 of each"
+            )
         self.cases = cases
         self.batch_size = batch_size
         self.epochs = epochs

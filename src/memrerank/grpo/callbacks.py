@@ -82,11 +82,11 @@ class MemorySamples(pl.Callback):
 
 
 def memory_rows(groups: Sequence[RolloutGroup], rewards: Rewards) -> list[dict[str, Any]]:
-    """One row per rollout, best reward first within its group."""
+    """One row per rollout, best reward first within its group, failed ones last."""
     rows = []
     for g, group in enumerate(groups):
         assert group.case is not None
-        for r in rewards.total[g].argsort()[::-1]:
+        for r in (-rewards.total[g]).argsort(kind="stable"):
             rows.append(
                 {
                     "query": group.case.query.text,

@@ -68,7 +68,10 @@ class DevEvaluator:
         return metrics | self._instance_metrics(groups)
 
     def _instance_metrics(self, groups: Mapping[str, RolloutGroup]) -> dict[str, float]:
-        """Reward and 5-way accuracy over the dev instances; a query's instances weigh as one."""
+        """Reward and 5-way accuracy over the dev instances; a query's instances weigh as one.
+
+        Failed rewards are left out; both are NaN when all have failed.
+        """
         by_query = {query.id: query for query in self.queries}
         judged = [
             replace(
@@ -88,7 +91,10 @@ class DevEvaluator:
             judged, rewards.total[:, 0], rewards.components["utility"][:, 0], strict=True
         ):
             assert group.case is not None
-            values[group.case.query.id].append((total, utility))
-        per_query = np.array([np.nanmean(pairs, axis=0) for pairs in values.values()])  # [Q, 2]
-        reward, accuracy = np.nanmean(per_query, axis=0)
+            if not np.isnan(total):
+                values[group.case.query.id].append((total, utility))
+        if not values:
+            return {"dev/reward": float("nan"), "dev/accuracy": float("nan")}
+        per_query = np.array([np.mean(pairs, axis=0) for pairs in values.values()])  # [Q, 2]
+        reward, accuracy = per_query.mean(axis=0)
         return {"dev/reward": float(reward), "dev/accuracy": float(accuracy)}

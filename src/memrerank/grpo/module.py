@@ -23,7 +23,7 @@ import numpy as np
 import torch
 from peft import PeftModel
 
-from memrerank.errors import JudgeError
+from memrerank.errors import ConfigError, JudgeError
 from memrerank.grpo.advantages import Advantages, Scale, group_advantages
 from memrerank.grpo.dev import DevEvaluator
 from memrerank.grpo.loss import LossSettings
@@ -37,7 +37,11 @@ from memrerank.seeding import derive_seed
 
 @dataclass(frozen=True)
 class GRPOSettings:
-    """The constants of training; see `conf/train.yaml` for units and sources."""
+    """The constants of training; see `conf/train.yaml` for units and sources.
+
+    Raises:
+        ConfigError: nothing could be learned with them.
+    """
 
     rollouts: int
     inner_epochs: int
@@ -50,9 +54,22 @@ class GRPOSettings:
     max_failure_rate: float
     loss: LossSettings
 
+    def __post_init__(self) -> None:
+        if self.rollouts < 2:
+            raise ConfigError(
+                f"grpo.rollouts={self.rollouts}: a memory is judged against the others of its "
+                "group; use at least 2 (paper: 8)"
+            )
+        if self.inner_epochs < 1:
+            raise ConfigError(f"grpo.inner_epochs={self.inner_epochs}: use at least 1")
+
 
 class GRPOModule(pl.LightningModule):
-    """Trains the extractor's adapter on the reward callback's feedback."""
+    """Trains the extractor's adapter on the reward callback's feedback.
+
+    Raises:
+        ConfigError: the engine decodes greedily, so that all memories of a group are the same.
+    """
 
     def __init__(
         self,
@@ -65,6 +82,11 @@ class GRPOModule(pl.LightningModule):
         seed: int,
     ) -> None:
         super().__init__()
+        if engine.sampling.temperature == 0:
+            raise ConfigError(
+                "extractor.sampling.temperature=0 writes the same memory in every rollout; "
+                "training needs a temperature above 0 (paper: 1.0)"
+            )
         self.automatic_optimization = False
         self.strict_loading = False  # checkpoints hold the adapter alone
         self.policy = policy
@@ -197,7 +219,9 @@ def reward_metrics(rewards: Rewards, advantages: Advantages) -> dict[str, float]
     """Means over valid rewards, by component, and how many groups teach nothing."""
     metrics = {"reward": _mean(rewards.total)}
     metrics |= {f"reward/{name}": _mean(values) for name, values in rewards.components.items()}
-    centred = rewards.total - np.nanmean(rewards.total, axis=-1, keepdims=True)
+    valid = ~np.isnan(rewards.total)
+    sums = np.where(valid, rewards.total, 0.0).sum(axis=-1, keepdims=True)
+    centred = rewards.total - sums / valid.sum(axis=-1, keepdims=True).clip(min=1)
     return metrics | {
         "reward/group_std": float(np.sqrt(_mean(centred**2))),
         "flat_groups": advantages.flat.float().mean().item(),

@@ -6,12 +6,13 @@ re-encode between. The log-probabilities are those of the distribution that was 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import torch
 from peft import PeftModel
 from transformers import DynamicCache, PreTrainedModel, PreTrainedTokenizerBase
 
+from memrerank.errors import ConfigError
 from memrerank.schema import Rollout, RolloutGroup
 from memrerank.seeding import torch_generator
 
@@ -20,11 +21,22 @@ Policy = PreTrainedModel | PeftModel
 
 @dataclass(frozen=True)
 class Sampling:
-    """How completions are drawn."""
+    """How completions are drawn.
+
+    Raises:
+        ConfigError: a setting is outside its range.
+    """
 
     max_new_tokens: int
     temperature: float = 1.0  # 0 is greedy
     top_p: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.max_new_tokens < 1 or self.temperature < 0 or not 0 < self.top_p <= 1:
+            raise ConfigError(
+                f"extractor.sampling={asdict(self)} will not do: max_new_tokens is at least 1, "
+                "temperature at least 0 (greedy), top_p above 0 and at most 1"
+            )
 
 
 def round_up(length: int, multiple: int) -> int:
