@@ -7,6 +7,7 @@ from hydra.core.hydra_config import HydraConfig
 
 from memrerank.cli import friendly_errors
 from memrerank.config import Config, register
+from memrerank.overrides import exit_on_unknown_keys
 
 register()
 
@@ -21,4 +22,5 @@ def main(cfg: Config) -> float:
 
 
 if __name__ == "__main__":
+    exit_on_unknown_keys(Path(__file__).parent / "conf", "evaluate")
     main()

@@ -8,13 +8,13 @@ from typing import Any
 
 import lightning.pytorch as pl
 from hydra.utils import instantiate
-from lightning.pytorch.callbacks import ModelCheckpoint, OnExceptionCheckpoint
+from lightning.pytorch.callbacks import ModelCheckpoint
 
 from memrerank import pipeline
 from memrerank.config import Config
 from memrerank.data.datamodule import MemoryDataModule
 from memrerank.errors import DataError
-from memrerank.grpo.callbacks import BestAdapter, MemorySamples
+from memrerank.grpo.callbacks import BestAdapter, InterruptedCheckpoint, MemorySamples
 from memrerank.grpo.dev import DevEvaluator
 from memrerank.grpo.loss import LossSettings
 from memrerank.grpo.module import GRPOModule, GRPOSettings
@@ -236,7 +236,7 @@ def make_trainer(cfg: Config, run_dir: Path, run: Run, best: BestAdapter) -> pl.
                 every_n_train_steps=cfg.checkpoint.every_steps,
                 save_last=True,
             ),
-            OnExceptionCheckpoint(checkpoints, filename="interrupted"),
+            InterruptedCheckpoint(checkpoints / "interrupted.ckpt"),
         ],
     )
     return trainer

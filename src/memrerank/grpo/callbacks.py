@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import lightning.pytorch as pl
+from lightning.pytorch.trainer.states import TrainerFn
 
 from memrerank.grpo.module import GRPOModule
 from memrerank.memory.extractor import AdapterCard, save_adapter
@@ -46,6 +47,30 @@ class BestAdapter(pl.Callback):
         card = replace(self.card, step=self.best_step, dev_mrr_at_10=value)
         save_adapter(pl_module.policy, self.folder, card)
         self.announce(self.folder)
+
+
+class InterruptedCheckpoint(pl.Callback):
+    """Saves where training stood when Ctrl-C or an error stops it.
+
+    Lightning's own OnExceptionCheckpoint has a side effect: with it, a training that is started
+    anew in a used folder goes on, unasked, from whatever checkpoint lies there.
+
+    Args:
+        path: the checkpoint; removed when a training that was resumed from it has ended well.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def on_exception(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException
+    ) -> None:
+        """Nothing is saved before the first step: there is nothing to go on from."""
+        if trainer.state.fn is TrainerFn.FITTING and trainer.global_step:
+            trainer.save_checkpoint(self.path)
+
+    def on_fit_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        self.path.unlink(missing_ok=True)
 
 
 class MemorySamples(pl.Callback):
