@@ -4,14 +4,10 @@ The product's own code loads them (`extractor.model=<folder>`, `encoder.model=<f
 run in milliseconds. Every writer returns its folder and writes it once.
 """
 
-from collections.abc import Iterable
 from pathlib import Path
 
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-from tokenizers.normalizers import BertNormalizer
-from tokenizers.pre_tokenizers import BertPreTokenizer
-from tokenizers.processors import TemplateProcessing
 from transformers import (
     BertConfig,
     BertModel,
@@ -96,22 +92,12 @@ def write_llama(folder: Path) -> Path:
     return folder
 
 
-def write_encoder(folder: Path, words: Iterable[str]) -> Path:
-    """A one-layer BERT over whole words, as `encoder.model` takes it; other words are unknown."""
+def write_encoder(folder: Path) -> Path:
+    """A one-layer BERT over the same tokens, as `encoder.model` takes it."""
     if not (folder / "config.json").exists():
-        names = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *sorted({word.lower() for word in words})]
-        vocabulary = {name: place for place, name in enumerate(names)}
-        tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
-        tokenizer.normalizer = BertNormalizer()
-        tokenizer.pre_tokenizer = BertPreTokenizer()
-        tokenizer.post_processor = TemplateProcessing(
-            single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
-        )
-        PreTrainedTokenizerFast(
-            tokenizer_object=tokenizer, pad_token="[PAD]", unk_token="[UNK]"
-        ).save_pretrained(folder)
+        chat_tokenizer().save_pretrained(folder)
         config = BertConfig(
-            vocab_size=len(names),
+            vocab_size=VOCABULARY,
             hidden_size=32,
             intermediate_size=32,
             num_hidden_layers=1,

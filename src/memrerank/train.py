@@ -76,7 +76,10 @@ def train(cfg: Config, output_dir: Path) -> TrainingResult:
         run.log_metrics({f"data/{name}": value for name, value in data.counts.items()})
         module = make_module(cfg, data)
         best = BestAdapter(
-            run_dir / "adapter", pipeline.adapter_card(cfg, module.prompt), run.set_best_adapter
+            run_dir / "adapter",
+            pipeline.adapter_card(cfg, module.prompt),
+            run.set_best_adapter,
+            cfg.dev.every_steps,
         )
         trainer = make_trainer(cfg, run_dir, run, best)
         datamodule = MemoryDataModule(
@@ -91,6 +94,8 @@ def train(cfg: Config, output_dir: Path) -> TrainingResult:
         if resumed is None:  # where training starts from, as step 0 of every dev curve
             trainer.validate(module, datamodule, verbose=False)
         trainer.fit(module, datamodule, ckpt_path=resumed, weights_only=True)
+        if best.is_due(trainer):  # stopped after its last step, before the ranking
+            trainer.validate(module, datamodule, verbose=False)
         result = TrainingResult(
             run.id,
             best.folder if best.best is not None else None,
@@ -220,7 +225,7 @@ def make_trainer(cfg: Config, run_dir: Path, run: Run, best: BestAdapter) -> pl.
     trainer: pl.Trainer = instantiate(
         cfg.trainer,
         max_epochs=1,  # the schedule holds all epochs, so that a resumed run counts on
-        val_check_interval=cfg.dev.every_steps,
+        val_check_interval=max(1, cfg.dev.every_steps // cfg.grpo.inner_epochs),  # batches
         check_val_every_n_epoch=None,
         default_root_dir=str(run_dir),
         logger=lightning_logger(run, lambda: trainer.global_step),

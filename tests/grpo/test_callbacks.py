@@ -9,6 +9,7 @@ import torch
 from small_policies import small_policy
 from tiny import random_llama
 
+from memrerank.errors import ConfigError
 from memrerank.grpo.callbacks import MONITOR, BestAdapter, MemorySamples, memory_rows
 from memrerank.grpo.module import GRPOModule
 from memrerank.memory.extractor import AdapterCard, load_adapter, read_card
@@ -31,7 +32,7 @@ class Validations:
 
     def __init__(self, folder: Path) -> None:
         self.announced: list[Path] = []
-        self.callback = BestAdapter(folder, CARD, self.announced.append)
+        self.callback = BestAdapter(folder, CARD, self.announced.append, every_steps=2)
         self.module = GRPOModule.__new__(GRPOModule)
         torch.nn.Module.__init__(self.module)
 
@@ -75,6 +76,7 @@ def test_a_resumed_run_knows_the_best_so_far(tmp_path: Path) -> None:
     resumed.callback.load_state_dict(first.callback.state_dict())
     resumed.result(4, 0.4)
     assert (resumed.callback.best, resumed.callback.best_step) == (0.5, 2)
+    assert resumed.callback.ranked_step == 4
     assert resumed.announced == []
     assert read_card(tmp_path).step == 2
 
@@ -113,6 +115,13 @@ def test_rows_show_the_best_first_and_failures_last() -> None:
     }
     assert rows[2]["truncated"]
     assert np.isnan(rows[3]["reward"])
+
+
+def test_steps_between_are_at_least_one(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"dev\.every_steps=0: use at least 1"):
+        BestAdapter(tmp_path, CARD, lambda folder: None, every_steps=0)
+    with pytest.raises(ConfigError, match=r"checkpoint\.memory_samples_every=0: use at least 1"):
+        MemorySamples(lambda rows, step: None, every_steps=0)
 
 
 @pytest.mark.parametrize(("every", "logged"), [(2, [1, 2, 4]), (3, [1, 3])])

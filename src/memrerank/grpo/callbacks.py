@@ -8,6 +8,7 @@ from typing import Any
 import lightning.pytorch as pl
 from lightning.pytorch.trainer.states import TrainerFn
 
+from memrerank.errors import ConfigError
 from memrerank.grpo.module import GRPOModule
 from memrerank.memory.extractor import AdapterCard, save_adapter
 from memrerank.schema import Rewards, RolloutGroup
@@ -18,29 +19,59 @@ MONITOR = "dev/mrr_at_10"  # the paper chooses the checkpoint by dev reranking p
 class BestAdapter(pl.Callback):
     """Keeps the adapter that ranks best on dev, in PEFT's layout, from the moment it is best.
 
+    A checkpoint of a step at which dev is ranked is written before that ranking. A training that
+    is resumed from it ranks dev first, so that the step is not passed over.
+
     Args:
         folder: where the adapter goes.
         card: what it is trained for.
         announce: called with the folder whenever a better adapter has been written.
+        every_steps: optimizer steps between rankings of dev.
+
+    Raises:
+        ConfigError: `every_steps` is below 1.
     """
 
-    def __init__(self, folder: Path, card: AdapterCard, announce: Callable[[Path], None]) -> None:
+    def __init__(
+        self, folder: Path, card: AdapterCard, announce: Callable[[Path], None], every_steps: int
+    ) -> None:
+        if every_steps < 1:
+            raise ConfigError(f"dev.every_steps={every_steps}: use at least 1")
         self.folder = folder
         self.card = card
         self.announce = announce
+        self.every_steps = every_steps
         self.best: float | None = None
         self.best_step = 0
+        self.ranked_step = 0
 
     def state_dict(self) -> dict[str, Any]:
-        return {"best": self.best, "best_step": self.best_step}
+        names = ("best", "best_step", "ranked_step")
+        return {name: getattr(self, name) for name in names}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        self.best, self.best_step = state_dict["best"], state_dict["best_step"]
+        for name, value in state_dict.items():
+            setattr(self, name, value)
+
+    def is_due(self, trainer: pl.Trainer) -> bool:
+        """Whether dev should have been ranked at this step, and has not been."""
+        step = trainer.global_step
+        return step % self.every_steps == 0 and self.ranked_step < step
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Ranks dev where the resumed run was stopped before it could."""
+        loop = trainer.fit_loop.epoch_loop.val_loop
+        # A run stopped in the middle of a ranking repeats it by itself.
+        if self.is_due(trainer) and not loop.restarted_mid_evaluation:
+            trainer.validating = True
+            loop.run()
+            trainer.training = True
 
     def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Ties go to the earlier step. Step 0, the untrained adapter, is never kept."""
         assert isinstance(pl_module, GRPOModule)
         value = float(trainer.callback_metrics[MONITOR])
+        self.ranked_step = trainer.global_step
         if trainer.global_step == 0 or (self.best is not None and value <= self.best):
             return
         self.best, self.best_step = value, trainer.global_step
@@ -67,6 +98,8 @@ class InterruptedCheckpoint(pl.Callback):
     ) -> None:
         """Nothing is saved before the first step: there is nothing to go on from."""
         if trainer.state.fn is TrainerFn.FITTING and trainer.global_step:
+            # The step that was begun does not count: steps between rankings are counted from here.
+            trainer.fit_loop.epoch_loop.batch_progress.total.reset_on_restart()
             trainer.save_checkpoint(self.path)
 
     def on_fit_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
@@ -80,6 +113,9 @@ class MemorySamples(pl.Callback):
         log_table: takes rows and the step.
         every_steps: optimizer steps between tables.
         groups: how many groups of the batch are shown.
+
+    Raises:
+        ConfigError: `every_steps` is below 1.
     """
 
     def __init__(
@@ -88,6 +124,8 @@ class MemorySamples(pl.Callback):
         every_steps: int,
         groups: int = 1,
     ) -> None:
+        if every_steps < 1:
+            raise ConfigError(f"checkpoint.memory_samples_every={every_steps}: use at least 1")
         self.log_table = log_table
         self.every_steps = every_steps
         self.groups = groups
