@@ -1,0 +1,71 @@
+"""What the user sees of an error: the message, and the traceback on request."""
+
+import logging
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from memrerank import cli
+from memrerank.errors import ConfigError, DataError
+
+ROOT = Path(__file__).parent.parent
+
+
+@cli.friendly_errors
+def job(error: Exception | None) -> float:
+    if error is not None:
+        raise error
+    return 0.5
+
+
+def test_the_result_is_handed_on() -> None:
+    assert job(None) == 0.5
+
+
+def test_an_error_of_ours_ends_with_its_message_alone(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.DEBUG, "memrerank"), pytest.raises(SystemExit) as ended:
+        job(DataError("items.jsonl:7: no title"))
+    assert ended.value.code == "\nDataError: items.jsonl:7: no title"  # a text: exit status 1
+    assert caplog.records[-1].levelno == logging.DEBUG  # the log file keeps the traceback
+    assert caplog.records[-1].exc_info is not None
+
+
+def test_an_error_of_someone_else_keeps_its_traceback() -> None:
+    with pytest.raises(ZeroDivisionError):
+        job(ZeroDivisionError())
+
+
+def test_the_traceback_is_shown_on_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MEMRERANK_TRACEBACK", "1")
+    with pytest.raises(ConfigError):
+        job(ConfigError("x"))
+
+
+def test_a_sweep_goes_on_with_its_other_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cli, "in_sweep", lambda: True)
+    with pytest.raises(ConfigError):
+        job(ConfigError("x"))
+
+
+def test_outside_hydra_there_is_no_sweep() -> None:
+    assert not cli.in_sweep()
+
+
+@pytest.mark.parametrize("entry", ["train.py", "evaluate.py"])
+def test_a_typo_on_the_command_line_lists_the_choices(entry: str, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, str(ROOT / entry), "category=electronic"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "Could not find 'category/electronic'" in done.stderr
+    assert "electronics" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert list(tmp_path.iterdir()) == []
