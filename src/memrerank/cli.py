@@ -56,6 +56,7 @@ EXPECTED_WARNINGS = (
     r".*module\(s\) in eval mode at the start of training.*",  # dropout is 0 in the frozen base
     r"(?s).*Using ModelCheckpoint with manual optimization.*",  # after the step is what is wanted
     r".*Checkpoint directory .* exists and is not empty.*",  # a resumed run
+    r".*ended before the epoch ended and your dataloader is not resumable.*",  # the schedule is
 )
 
 
