@@ -30,6 +30,8 @@ DOCUMENTS = ["README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs"
 LEAST_PATHS = {"README.md": 12, "docs/choices.md": 8, "docs/extending.md": 8}  # else: misread
 LINK = re.compile(r"\]\(([^)#:\s]+)\)")
 PATH = re.compile(r"\.?[\w-][\w.-]*(?:/[\w.-]+)*/?")
+SETTING = re.compile(r"[a-z_]+(?:\.[a-z_0-9]+)+")
+SUFFIXES = {".py", ".yaml", ".jinja", ".md", ".svg", ".txt", ".db"}
 MADE_BY_RUNS = {"mlflow.db", "outputs", "data"}
 
 
@@ -38,6 +40,12 @@ def _hydra() -> Iterator[None]:
     register()
     with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
         yield
+
+
+def _is_of_the_project(path: str) -> bool:
+    """Whether it starts at a file or folder of the project, or looks like one of its files."""
+    top = {path.name for path in ROOT.iterdir()} - MADE_BY_RUNS
+    return path.split("/")[0] in top or ("/" in path and Path(path).suffix in SUFFIXES)
 
 
 @pytest.mark.parametrize("document", ["README.md", "docs/choices.md"])
@@ -60,12 +68,22 @@ def test_every_setting_in_the_text_composes(document: str) -> None:
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)
+def test_every_setting_that_is_named_is_there(document: str) -> None:
+    with_all = ["reranker=openai", "reranker.model=any", "baseline=memrerank"]
+    configs = [compose("train"), compose("train", with_all)]
+    for span in CODE_SPAN.findall(prose(document)):
+        known = span.split(".")[0] in configs[0] and Path(span).suffix not in SUFFIXES
+        if known and SETTING.fullmatch(span):
+            node, _, name = span.rpartition(".")
+            assert any(name in (OmegaConf.select(c, node) or {}) for c in configs), span
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
 def test_every_path_exists(document: str) -> None:
-    top = {path.name for path in ROOT.iterdir()}
     made = {b.path for b in blocks(document) if b.path}
     words = [word for span in CODE_SPAN.findall(prose(document)) for word in span.split()]
     words += [word for command in commands(document) for word in command]
-    named = [w for w in words if PATH.fullmatch(w) and w.split("/")[0] in top - MADE_BY_RUNS]
+    named = [word for word in words if PATH.fullmatch(word) and _is_of_the_project(word)]
     named += [
         str(((ROOT / document).parent / link).resolve().relative_to(ROOT))
         for link in LINK.findall(prose(document))
@@ -133,3 +151,11 @@ def test_the_choices_are_those_of_the_code() -> None:
         if plain != told:
             differing[name] = (plain, told)
     assert differing == {}
+
+
+def test_every_dependency_has_its_reason() -> None:
+    table = read("docs/choices.md").partition("## Dependencies")[2]
+    rows = re.findall(r"^\| ([^|]+) \| [^|]+ \|$", table, re.MULTILINE)[1:]
+    files = ("requirements.txt", "requirements-dev.txt", "requirements-gpu.txt")
+    pinned = [re.findall(r"^([\w.-]+)==", read(file), re.MULTILINE) for file in files]
+    assert sorted(", ".join(rows).split(", ")) == sorted(name for names in pinned for name in names)
