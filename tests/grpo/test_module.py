@@ -18,9 +18,9 @@ from torch.utils.data import DataLoader
 from memrerank.data.datamodule import TrainingSchedule
 from memrerank.errors import ConfigError, JudgeError
 from memrerank.grpo import module as module_file
-from memrerank.grpo.advantages import Scale, group_advantages
+from memrerank.grpo.advantages import Scale
 from memrerank.grpo.loss import LossSettings
-from memrerank.grpo.module import GRPOModule, GRPOSettings, length_metrics, reward_metrics
+from memrerank.grpo.module import GRPOModule, GRPOSettings
 from memrerank.memory.prompting import MemoryPrompt, PromptSettings
 from memrerank.memory.sampling import Sampling, TransformersRolloutEngine
 from memrerank.schema import (
@@ -29,7 +29,6 @@ from memrerank.schema import (
     Purchase,
     Query,
     Rewards,
-    Rollout,
     RolloutGroup,
     SetwiseInstance,
     Target,
@@ -261,50 +260,7 @@ def test_failures_up_to_the_share_are_left_out_and_counted(tmp_path: Path) -> No
     assert all(weight.isfinite().all() for weight in weights(module).values())
 
 
-# ---------------------------------------------------------------- metrics by hand
-
-
-def test_reward_metrics_by_hand() -> None:
-    total = np.array([[1.0, 0.0, NAN], [0.5, 0.5, 0.5]])
-    utility = np.array([[0.8, 0.2, NAN], [NAN, NAN, NAN]])
-    metrics = reward_metrics(
-        Rewards(total, {"utility": utility}), group_advantages(torch.from_numpy(total))
-    )
-    assert metrics == {
-        "reward": pytest.approx(2.5 / 5),
-        "reward/utility": pytest.approx(0.5),
-        "reward/group_std": pytest.approx((2 * 0.25 / 5) ** 0.5),  # deviations .5 -.5, 0 0 0
-        "flat_groups": 0.5,
-        "failed_rewards": pytest.approx(1 / 6),
-    }
-
-
-@pytest.mark.filterwarnings("error")
-def test_reward_metrics_of_a_group_that_failed_as_a_whole() -> None:
-    total = np.array([[NAN, NAN], [1.0, 0.0]])
-    metrics = reward_metrics(Rewards(total), group_advantages(torch.from_numpy(total)))
-    assert metrics["reward"] == 0.5
-    assert metrics["reward/group_std"] == 0.5
-    assert metrics["flat_groups"] == 0.5
-    everything = np.full((1, 2), NAN)
-    lost = reward_metrics(Rewards(everything), group_advantages(torch.from_numpy(everything)))
-    assert np.isnan(lost["reward"])
-    assert lost["failed_rewards"] == 1.0
-
-
-def test_length_metrics_by_hand() -> None:
-    def rollout(length: int, truncated: bool) -> Rollout:
-        return Rollout((5,) * length, (0.0,) * length, "", truncated)
-
-    groups = [
-        RolloutGroup((1,), (rollout(2, False), rollout(6, True))),
-        RolloutGroup((1,), (rollout(1, False), rollout(3, False))),
-    ]
-    assert length_metrics(groups) == {
-        "completion/mean_tokens": 3.0,
-        "completion/max_tokens": 6.0,
-        "completion/truncated": 0.25,
-    }
+# ---------------------------------------------------------------- metrics
 
 
 def test_a_step_reports_all_that_is_worth_watching(tmp_path: Path) -> None:
