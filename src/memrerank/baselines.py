@@ -93,6 +93,8 @@ def _find_adapter(
 def _language_model(cfg: Config, adapter: Path | None) -> LanguageModelMemory:
     base, tokenizer = load_base(cfg.extractor.model, cfg.extractor.dtype, pipeline.cache_dir(cfg))
     model: Any = base.eval() if adapter is None else load_adapter(base, adapter)
+    if cfg.trainer.accelerator in ("gpu", "cuda"):  # in training, Lightning moves the model
+        model = model.to("cuda")
     engine = TransformersRolloutEngine(
         model,
         tokenizer,
