@@ -54,6 +54,12 @@ def test_outside_hydra_there_is_no_sweep() -> None:
     assert not cli.in_sweep()
 
 
+def default_environment() -> dict[str, str]:
+    """The environment of a user: HYDRA_FULL_ERROR, which CI sets, asks for tracebacks."""
+    kept = {name: value for name, value in os.environ.items() if name != "HYDRA_FULL_ERROR"}
+    return {**kept, "PYTHONPATH": str(ROOT / "src")}
+
+
 @pytest.mark.parametrize("entry", ["train.py", "evaluate.py"])
 def test_a_typo_on_the_command_line_lists_the_choices(entry: str, tmp_path: Path) -> None:
     done = subprocess.run(
@@ -61,7 +67,7 @@ def test_a_typo_on_the_command_line_lists_the_choices(entry: str, tmp_path: Path
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
+        env=default_environment(),
         check=False,
     )
     assert done.returncode == 1

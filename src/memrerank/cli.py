@@ -50,8 +50,6 @@ EXPECTED_WARNINGS = (
     r".*LeafSpec.*",
     r".*You have overridden `transfer_batch_to_device`.*",
     r".*does not have many workers.*",
-    r".*`.fit\(ckpt_path=None\)` was called without a model.*",  # after the first validation
-    r".*\.fit\(ckpt_path=\"last\"\) is set, but there is no last checkpoint.*",
     r".*`IterableDataset` has `__len__` defined.*",
     r".*module\(s\) in eval mode at the start of training.*",  # dropout is 0 in the frozen base
     r"(?s).*Using ModelCheckpoint with manual optimization.*",  # after the step is what is wanted
