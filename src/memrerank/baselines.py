@@ -15,7 +15,6 @@ from memrerank.errors import ConfigError
 from memrerank.memory.extractor import check_card, load_adapter, load_base, read_card
 from memrerank.memory.language_model import LanguageModelMemory
 from memrerank.memory.oracle import OracleMemory
-from memrerank.memory.sampling import TransformersRolloutEngine
 from memrerank.memory.simple import NoMemory, RawHistory
 from memrerank.schema import MemorySource
 from memrerank.tracking import find_training_run
@@ -95,15 +94,8 @@ def _language_model(cfg: Config, adapter: Path | None) -> LanguageModelMemory:
     model: Any = base.eval() if adapter is None else load_adapter(base, adapter)
     if cfg.trainer.accelerator in ("gpu", "cuda"):  # in training, Lightning moves the model
         model = model.to("cuda")
-    engine = TransformersRolloutEngine(
-        model,
-        tokenizer,
-        pipeline.make_sampling(cfg),
-        cfg.extractor.prompt.answer_prefix,
-        cfg.extractor.pad_multiple,
-    )
     return LanguageModelMemory(
-        engine,
+        pipeline.make_engine(cfg, model, tokenizer),
         pipeline.make_prompt(cfg),
         cfg.seed,
         cfg.extractor.batch_size,

@@ -8,6 +8,7 @@ from typing import Any
 
 from hydra.utils import instantiate
 from omegaconf import OmegaConf
+from transformers import PreTrainedTokenizerBase
 
 from memrerank.config import Config
 from memrerank.data.benchmark import load_benchmark
@@ -16,9 +17,9 @@ from memrerank.data.instances import sample_instances
 from memrerank.errors import ConfigError
 from memrerank.memory.extractor import AdapterCard
 from memrerank.memory.prompting import MemoryPrompt, PromptSettings
-from memrerank.memory.sampling import Sampling
+from memrerank.memory.sampling import Policy, Sampling, TransformersRolloutEngine
 from memrerank.rerank.cache import CachedReranker
-from memrerank.rerank.embedding import EmbeddingReranker
+from memrerank.rerank.embedding import CACHED_VECTORS, EmbeddingReranker
 from memrerank.rerank.prompting import TEMPLATE as JUDGE_TEMPLATE
 from memrerank.retrieval.dense import product_vectors
 from memrerank.retrieval.pools import Retriever, load_pools
@@ -96,29 +97,38 @@ def make_benchmark(cfg: Config) -> Benchmark:
     return benchmark
 
 
-def make_retriever(cfg: Config, name: str) -> Retriever:
-    """The retriever of that name: the evaluated one as configured, or one of `retrievers`.
+def retriever_node(cfg: Config, name: str) -> Any:
+    """The node of that name: the evaluated one as configured, or one of `retrievers`.
 
     Raises:
         ConfigError: there is none of that name.
     """
-    node: Any = cfg.retriever if name == cfg.retriever.name else cfg.retrievers.get(name)
+    node = cfg.retriever if name == cfg.retriever.name else cfg.retrievers.get(name)
     if node is None:
         raise ConfigError(f"retrieval.train: no retriever {name}; known: {list(cfg.retrievers)}")
+    return node
+
+
+def make_retriever(cfg: Config, name: str) -> Retriever:
+    """The retriever of that name, with its vectors kept in the cache.
+
+    Raises:
+        ConfigError: there is none of that name.
+    """
+    node = retriever_node(cfg, name)
     if "encoder" in node:
         return instantiate(node, cache_dir=cache_dir(cfg))
     return instantiate(node)
 
 
 def check_training_retrievers(cfg: Config) -> None:
-    """Refuses held-out retrievers for training before any of them is loaded.
+    """Refuses held-out and unknown retrievers for training before any of them is loaded.
 
     Raises:
-        ConfigError: names the retriever and the switch.
+        ConfigError: names the retriever, and the switch or the known ones.
     """
     for name in cfg.retrieval.train:
-        node: Any = cfg.retriever if name == cfg.retriever.name else cfg.retrievers.get(name)
-        if node is not None and node.held_out and not cfg.retrieval.allow_held_out:
+        if retriever_node(cfg, name).held_out and not cfg.retrieval.allow_held_out:
             raise ConfigError(
                 f"retrieval.train: {name} is held out: it may be evaluated, not trained on. Remove "
                 "it, or set retrieval.allow_held_out=true"
@@ -170,8 +180,9 @@ def make_reranker(cfg: Config, benchmark: Benchmark) -> SetwiseReranker:
     """The judge, behind its recording where `judge_cache.mode` asks for one."""
     mode = cfg.judge_cache.mode
     judge = None if mode == "readonly" else build(cfg.reranker, seed=cfg.seed)
-    if isinstance(judge, EmbeddingReranker):
-        # The dense retriever of the same encoder has made these vectors already.
+    if isinstance(judge, EmbeddingReranker) and len(benchmark.corpus) <= CACHED_VECTORS:
+        # One encoding of the corpus serves a dense retriever of the same encoder and every run
+        # after this one. A corpus beyond what the judge keeps is encoded as it is met.
         texts = [product.text for product in benchmark.corpus.values()]
         judge.remember(texts, product_vectors(judge.encoder, benchmark.corpus, cache_dir(cfg)))
     if judge is not None and mode == "off":
@@ -199,10 +210,18 @@ def make_prompt(cfg: Config) -> MemoryPrompt:
     )
 
 
-def make_sampling(cfg: Config) -> Sampling:
-    """How the extractor's completions are drawn."""
+def make_engine(
+    cfg: Config, model: Policy, tokenizer: PreTrainedTokenizerBase
+) -> TransformersRolloutEngine:
+    """What draws the extractor's completions, in training as in evaluation."""
     sampling = cfg.extractor.sampling
-    return Sampling(sampling.max_new_tokens, sampling.temperature, sampling.top_p)
+    return TransformersRolloutEngine(
+        model,
+        tokenizer,
+        Sampling(sampling.max_new_tokens, sampling.temperature, sampling.top_p),
+        cfg.extractor.prompt.answer_prefix,
+        cfg.extractor.pad_multiple,
+    )
 
 
 def adapter_card(cfg: Config, prompt: MemoryPrompt) -> AdapterCard:

@@ -19,7 +19,6 @@ from memrerank.grpo.dev import DevEvaluator
 from memrerank.grpo.loss import LossSettings
 from memrerank.grpo.module import GRPOModule, GRPOSettings
 from memrerank.memory.extractor import LoraSettings, add_adapter, batches, load_base
-from memrerank.memory.sampling import TransformersRolloutEngine
 from memrerank.resume import RECORD, find_checkpoint, read_record
 from memrerank.retrieval.pools import recall_at_k
 from memrerank.schema import (
@@ -165,13 +164,7 @@ def make_module(cfg: Config, data: TrainingData) -> GRPOModule:
     policy = add_adapter(
         base, LoraSettings(lora.r, lora.alpha, lora.dropout, list(lora.target_modules)), cfg.seed
     )
-    engine = TransformersRolloutEngine(
-        policy,
-        tokenizer,
-        pipeline.make_sampling(cfg),
-        cfg.extractor.prompt.answer_prefix,
-        cfg.extractor.pad_multiple,
-    )
+    engine = pipeline.make_engine(cfg, policy, tokenizer)
     reranker = pipeline.make_reranker(cfg, data.benchmark)
     reward = pipeline.make_reward(cfg, reranker)
     dev = make_dev_evaluator(cfg, data, reranker, reward)
