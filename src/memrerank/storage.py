@@ -44,3 +44,35 @@ def write_json(path: Path, value: Any) -> None:
     """Writes indented JSON atomically."""
     with atomic_path(path) as temporary:
         temporary.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+
+
+class FileHashes:
+    """The sha256 of files, computed again only when a file's size or time has changed.
+
+    Args:
+        path: a JSON file that keeps what was computed, for later runs. Losing it costs time alone.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def sha256(self, file: Path) -> str:
+        """The sha256 (hex) of a file's bytes.
+
+        Raises:
+            OSError: the file cannot be read.
+        """
+        name, stat = str(file.resolve()), file.stat()
+        identity = [stat.st_size, stat.st_mtime_ns]
+        known = self._load()
+        if known.get(name, [])[:2] != identity:
+            known[name] = [*identity, file_sha256(file)]
+            write_json(self.path, known)
+        return str(known[name][2])
+
+    def _load(self) -> dict[str, list[Any]]:
+        try:
+            known = json.loads(self.path.read_text())
+        except (FileNotFoundError, ValueError):
+            return {}
+        return known if isinstance(known, dict) else {}

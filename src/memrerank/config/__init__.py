@@ -17,12 +17,18 @@ from memrerank.categories import CATEGORIES
 from memrerank.config.data import (
     BM25Config,
     CategoryConfig,
+    CorpusConfig,
+    CorpusKind,
     DataConfig,
     DemoDataConfig,
     DenseConfig,
+    HubDataConfig,
     InstancesConfig,
+    ReportConfig,
     RetrievalConfig,
     RetrieverConfig,
+    RewriterConfig,
+    TableDataConfig,
     TargetConfig,
 )
 from memrerank.config.models import (
@@ -60,6 +66,8 @@ class Config:
     category: CategoryConfig = field(default_factory=CategoryConfig)
     target: TargetConfig = field(default_factory=TargetConfig)
     data: DataConfig = field(default_factory=DataConfig)
+    corpus: CorpusConfig = field(default_factory=CorpusConfig)
+    rewriter: RewriterConfig = field(default_factory=RewriterConfig)
     instances: InstancesConfig = field(default_factory=InstancesConfig)
     retriever: RetrieverConfig = field(default_factory=RetrieverConfig)
     retrievers: dict[str, Any] = field(default_factory=dict)
@@ -76,12 +84,15 @@ class Config:
     tracking: TrackingConfig = field(default_factory=TrackingConfig)
     baseline: BaselineConfig = field(default_factory=BaselineConfig)
     eval: EvalConfig = field(default_factory=EvalConfig)
+    report: ReportConfig = field(default_factory=ReportConfig)
     ckpt_path: str | None = None  # train: a checkpoint to resume from, or "last"
 
 
 SCHEMAS: dict[str, type] = {
     "root": Config,
     "data/raw": DataConfig,
+    "data/hub": HubDataConfig,
+    "data/table": TableDataConfig,
     "data/demo": DemoDataConfig,
     "retriever/bm25": BM25Config,
     "retriever/dense": DenseConfig,
@@ -98,7 +109,7 @@ SCHEMAS: dict[str, type] = {
 
 
 def register() -> None:
-    """Registers the schemas, and the groups that are lists of names: `category`, `target`."""
+    """Registers the schemas, and the groups that are lists of names."""
     store = ConfigStore.instance()
     for path, schema in SCHEMAS.items():
         group, _, name = f"schema/{path}".rpartition("/")
@@ -107,3 +118,5 @@ def register() -> None:
         store.store(group="category", name=label, node=CategoryConfig(name=name, label=label))
     for target in Target:
         store.store(group="target", name=target.value, node=TargetConfig(name=target))
+    for kind in CorpusKind:
+        store.store(group="corpus", name=kind.value, node=CorpusConfig(name=kind))
