@@ -188,11 +188,14 @@ class RewriterConfig:
     model: str = MISSING
     base_url: str | None = None
     api_key_env: str = "OPENAI_API_KEY"
+    reasoning_effort: str | None = None  # null: not sent
     temperature: float | None = None
     max_completion_tokens: int = MISSING
     max_concurrency: int = MISSING
     timeout: float = MISSING  # seconds per request
     max_retries: int = MISSING
+    max_failure_rate: float = MISSING
+    prices: dict[str, float] | None = None  # US dollars per million tokens
     cache: str = MISSING  # SQLite file of the answers
 
 
