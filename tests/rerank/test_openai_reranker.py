@@ -1,106 +1,22 @@
 """The API judge against a real HTTP server on this machine that speaks chat completions."""
 
-import json
 import re
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
+from chat_server import Reply, Start, answer, refusal
 
 from memrerank.errors import ConfigError, JudgeError
 from memrerank.rerank.openai import OpenAIReranker
 from memrerank.schema import Comparison, Memory, Product
 
-Reply = tuple[int, dict[str, str], Any]  # status, headers, JSON body (or bytes)
-
-
-class _QuietHTTPServer(ThreadingHTTPServer):
-    daemon_threads = True
-
-    def handle_error(self, *args: Any) -> None:
-        """Nothing: a client that gives up on a request breaks its connection."""
-
-
-class ChatServer:
-    """Answers with what `reply(request, how many came before)` returns; keeps all requests."""
-
-    def __init__(self, reply: Callable[[dict[str, Any], int], Reply]) -> None:
-        self.requests: list[dict[str, Any]] = []
-        self.keys: set[str | None] = set()
-        self.in_flight = 0
-        self.most_in_flight = 0
-        lock = threading.Lock()
-        server = self
-
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def do_POST(self) -> None:
-                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                with lock:
-                    number = len(server.requests)
-                    server.requests.append(body)
-                    server.keys.add(self.headers["Authorization"])
-                    server.in_flight += 1
-                    server.most_in_flight = max(server.most_in_flight, server.in_flight)
-                status, headers, content = reply(body, number)
-                data = content if isinstance(content, bytes) else json.dumps(content).encode()
-                with lock:
-                    server.in_flight -= 1
-                self.send_response(status)
-                sent = {"Content-Type": "application/json", "Content-Length": len(data), **headers}
-                for name, value in sent.items():
-                    self.send_header(name, str(value))
-                self.end_headers()
-                self.wfile.write(data)
-
-            def log_message(self, *args: Any) -> None:
-                """Keeps the test output clean."""
-
-        self._http = _QuietHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self._http.server_port}/v1"
-        threading.Thread(target=self._http.serve_forever, args=(0.01,), daemon=True).start()
-
-    def close(self) -> None:
-        self._http.shutdown()
-        self._http.server_close()
-
-
-def answer(text: str | None, finish: str = "stop") -> Reply:
-    message = {"role": "assistant", "content": text}
-    choice = {"index": 0, "message": message, "finish_reason": finish}
-    usage = {"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110}
-    head = {"id": "x", "object": "chat.completion", "created": 1, "model": "m"}
-    return 200, {}, {**head, "choices": [choice], "usage": usage}
-
-
-def refusal(status: int, code: str, **headers: str) -> Reply:
-    return status, headers, {"error": {"message": f"no: {code}", "code": code, "param": "top_p"}}
-
 
 def comparison(query: str, sample: int = 0, size: int = 5) -> Comparison:
     products = tuple(Product(f"p{i}", f"Product {i}", "", "Electronics") for i in range(size))
     return Comparison(f"id {query}", query, Memory(), products, sample)
-
-
-Start = Callable[[Callable[[dict[str, Any], int], Reply]], ChatServer]
-
-
-@pytest.fixture
-def start() -> Iterator[Start]:
-    servers: list[ChatServer] = []
-
-    def make(reply: Callable[[dict[str, Any], int], Reply]) -> ChatServer:
-        servers.append(ChatServer(reply))
-        return servers[-1]
-
-    yield make
-    for server in servers:
-        server.close()
 
 
 @pytest.fixture

@@ -7,8 +7,6 @@ so that a title can neither close its field nor pose as a turn of the conversati
 """
 
 import json
-import re
-import unicodedata
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -18,6 +16,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, TemplateNotFo
 from transformers import PreTrainedTokenizerBase
 
 from memrerank.errors import ConfigError
+from memrerank.escaping import escape_text
 from memrerank.schema import History, Purchase, Target
 from memrerank.storage import fingerprint
 
@@ -113,26 +112,3 @@ class MemoryPrompt:
         cap = self.settings.max_product_words
         # Escaped before the cut: what is dropped or turned into a space changes the words.
         return [" ".join(escape_text(p.product.text).split()[:cap]) for p in newest]
-
-
-# Format marks (bidirectional, zero width), private and unassigned characters, half surrogates.
-_UNSEEN = {"Cf", "Co", "Cn", "Cs"}
-_INVISIBLE = re.compile(
-    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\ufe00-\ufe0f\U000e0100-\U000e01ef]"
-)
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
-# [INST], <<SYS>>, [SYSTEM_PROMPT], [TOOL_CALLS], [AVAILABLE_TOOLS]: turns of Mistral's chats.
-_TURN = re.compile(r"\[(/?(?:INST|SYS|TOOL|AVAILABLE_TOOLS)[^\]]*)\]", re.IGNORECASE)
-
-
-def escape_text(text: str) -> str:
-    """Product text that cannot act as markup: no angle brackets, and no characters that hide.
-
-    `<|im_start|>` and its like are chat-control tokens to some tokenizers; without angle brackets
-    they are plain text. `[INST]`-style markers lose their brackets. Characters that do not show
-    are dropped, control characters become spaces.
-    """
-    text = _CONTROL.sub(" ", _INVISIBLE.sub("", text))
-    text = "".join(c for c in text if unicodedata.category(c) not in _UNSEEN)
-    text = _TURN.sub(r"(\1)", text.replace("<", "‹").replace(">", "›"))
-    return " ".join(text.split())

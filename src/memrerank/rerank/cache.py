@@ -1,10 +1,7 @@
 """Recorded answers of a judge: what was paid for once is never asked twice, and a run can be
 replayed without its judge."""
 
-import json
-import sqlite3
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -12,18 +9,11 @@ from typing import Any
 import numpy as np
 
 from memrerank.errors import ConfigError, JudgeError
+from memrerank.responses import ResponseStore
 from memrerank.schema import Choice, Comparison, SetwiseReranker
 from memrerank.storage import canonical_json, fingerprint
 
 MODES = ("readwrite", "readonly", "refresh", "off")
-SQL_VARIABLES = 500  # per statement; SQLite's own limit was 999 for long
-LOCK_SECONDS = 60.0  # how long to wait for another process that writes
-
-_TABLE = """CREATE TABLE IF NOT EXISTS answers (
-    key TEXT PRIMARY KEY,  -- sha256 of the canonical request
-    value TEXT NOT NULL  -- the answer in JSON
-) WITHOUT ROWID"""
-_PUT = "INSERT OR {} INTO answers (key, value) VALUES (?, ?)"
 
 
 class CachedReranker:
@@ -67,6 +57,7 @@ class CachedReranker:
             )
         self.reranker = reranker
         self.path = Path(path)
+        self.store = ResponseStore(self.path, readonly=mode == "readonly")
         self.mode = mode
         self.namespace = namespace
         self.chunk = chunk
@@ -120,7 +111,7 @@ class CachedReranker:
         to_json: Callable[[Any], Any],
     ) -> list[Any]:
         """The JSON value of each key; those missing are asked for, each once, and recorded."""
-        known = {} if self.mode == "refresh" else self._load(keys)
+        known = {} if self.mode == "refresh" else self.store.read(keys)
         missing = {
             key: comparison
             for key, comparison in zip(keys, comparisons, strict=True)
@@ -134,8 +125,9 @@ class CachedReranker:
         for start in range(0, len(todo) if ask else 0, self.chunk):
             part = todo[start : start + self.chunk]
             answers = ask([missing[key] for key in part])  # type: ignore[misc]
-            self._store(dict(zip(part, map(to_json, answers), strict=True)))
-            known |= self._load(part)  # of two processes that asked, all follow the first
+            values = dict(zip(part, map(to_json, answers), strict=True))
+            self.store.write(values, replace=self.mode == "refresh")
+            known |= self.store.read(part)  # of two processes that asked, all follow the first
         return [known[key] for key in keys]
 
     def _miss(self, comparison: Comparison, missing: int, total: int) -> JudgeError:
@@ -144,39 +136,3 @@ class CachedReranker:
             f"{comparison.sample} ({missing} of {total} answers are missing for judge "
             f"{canonical_json(self.namespace)}); {self.remedy}"
         )
-
-    def _load(self, keys: Sequence[str]) -> dict[str, Any]:
-        found: dict[str, Any] = {}
-        with self._connection() as connection:
-            for start in range(0, len(keys), SQL_VARIABLES):
-                part = keys[start : start + SQL_VARIABLES]
-                marks = ",".join("?" * len(part))
-                rows = connection.execute(
-                    f"SELECT key, value FROM answers WHERE key IN ({marks})", part
-                )
-                found |= {key: json.loads(value) for key, value in rows}
-        return found
-
-    def _store(self, values: dict[str, Any]) -> None:
-        statement = _PUT.format("REPLACE" if self.mode == "refresh" else "IGNORE")
-        with self._connection() as connection, connection:
-            rows = ((key, canonical_json(value)) for key, value in values.items())
-            connection.executemany(statement, rows)
-
-    @contextmanager
-    def _connection(self) -> Iterator[sqlite3.Connection]:
-        """A connection of its own for each use: right in any thread, and after a fork."""
-        readonly = self.mode == "readonly"
-        if not readonly:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-        uri = f"{self.path.absolute().as_uri()}?mode={'ro' if readonly else 'rwc'}"
-        try:
-            with closing(sqlite3.connect(uri, uri=True, timeout=LOCK_SECONDS)) as connection:
-                if not readonly:
-                    connection.execute("PRAGMA journal_mode=WAL")
-                    connection.execute(_TABLE)
-                yield connection
-        except sqlite3.DatabaseError as error:
-            raise JudgeError(
-                f"{self.path}: not usable as a cache of answers ({error}); check it or name another"
-            ) from error

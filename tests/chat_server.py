@@ -1,0 +1,77 @@
+"""A real HTTP server on this machine that speaks chat completions, with answers made up."""
+
+import json
+import threading
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+Reply = tuple[int, dict[str, str], Any]  # status, headers, JSON body (or bytes)
+Respond = Callable[[dict[str, Any], int], Reply]
+
+
+class _QuietHTTPServer(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, *args: Any) -> None:
+        """Nothing: a client that gives up on a request breaks its connection."""
+
+
+class ChatServer:
+    """Answers with what `reply(request, how many came before)` returns; keeps all requests."""
+
+    def __init__(self, reply: Respond) -> None:
+        self.requests: list[dict[str, Any]] = []
+        self.keys: set[str | None] = set()
+        self.in_flight = 0
+        self.most_in_flight = 0
+        lock = threading.Lock()
+        server = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_POST(self) -> None:
+                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                with lock:
+                    number = len(server.requests)
+                    server.requests.append(body)
+                    server.keys.add(self.headers["Authorization"])
+                    server.in_flight += 1
+                    server.most_in_flight = max(server.most_in_flight, server.in_flight)
+                status, headers, content = reply(body, number)
+                data = content if isinstance(content, bytes) else json.dumps(content).encode()
+                with lock:
+                    server.in_flight -= 1
+                self.send_response(status)
+                sent = {"Content-Type": "application/json", "Content-Length": len(data), **headers}
+                for name, value in sent.items():
+                    self.send_header(name, str(value))
+                self.end_headers()
+                self.wfile.write(data)
+
+            def log_message(self, *args: Any) -> None:
+                """Keeps the test output clean."""
+
+        self._http = _QuietHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self._http.server_port}/v1"
+        threading.Thread(target=self._http.serve_forever, args=(0.01,), daemon=True).start()
+
+    def close(self) -> None:
+        self._http.shutdown()
+        self._http.server_close()
+
+
+def answer(text: str | None, finish: str = "stop") -> Reply:
+    message = {"role": "assistant", "content": text}
+    choice = {"index": 0, "message": message, "finish_reason": finish}
+    usage = {"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110}
+    head = {"id": "x", "object": "chat.completion", "created": 1, "model": "m"}
+    return 200, {}, {**head, "choices": [choice], "usage": usage}
+
+
+def refusal(status: int, code: str, **headers: str) -> Reply:
+    return status, headers, {"error": {"message": f"no: {code}", "code": code, "param": "top_p"}}
+
+
+Start = Callable[[Respond], ChatServer]
