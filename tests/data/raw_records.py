@@ -5,6 +5,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from memrerank.data.engine import EngineSettings
+from memrerank.data.steps import Steps
+from memrerank.schema import Benchmark
+
 COLUMNS = ("qid", "query", "item_id", "user_id", "ori_rating", "ori_review")
 
 
@@ -39,3 +43,29 @@ def product(id: str, title: str = "", **fields: Any) -> dict[str, Any]:
 def item(id: str, text: str, category: str = "Shop") -> dict[str, str]:
     """A record of Amazon-C4's item pool."""
     return {"item_id": id, "category": category, "metadata": text}
+
+
+def load_benchmark(
+    root: Path,
+    category: str,
+    *,
+    max_history: int = 3,
+    max_words: int = 120,
+    seed: int = 0,
+    source: str = "test",
+    corpus: str = "c4_1m",
+    steps: Steps | None = None,
+) -> Benchmark:
+    """The benchmark of a shop in Amazon's layout; its steps go into a folder beside the shop."""
+    from memrerank.data.amazon import amazon_store, find_files
+    from memrerank.data.benchmark import BenchmarkSettings, build_benchmark
+
+    settings = BenchmarkSettings(category, max_history, max_words, seed, source)
+    steps = steps or make_steps(root)
+    raw = amazon_store(steps, find_files(root, category), category, corpus)
+    return build_benchmark(steps, raw, settings)
+
+
+def make_steps(root: Path) -> Steps:
+    """Steps whose files lie beside a shop."""
+    return Steps(root.parent / "steps", EngineSettings(threads=1))

@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from raw_records import item, product, review, write_lines
+from raw_records import item, load_benchmark, product, review, write_lines
 
-from memrerank.data.benchmark import load_benchmark
 from memrerank.errors import ConfigError, DataError
 from memrerank.schema import Benchmark, Purchase, Query, Split
 
@@ -236,15 +235,12 @@ def test_words_are_cut_over_title_and_description_together(shop_of):
     assert load(root, max_words=2).corpus["pos"].text == "one two"
 
 
-def test_gzip_and_plain_files_give_the_same_benchmark_but_another_fingerprint(three_shoppers):
+def test_gzip_and_plain_files_give_the_same_benchmark(three_shoppers):
     plain = load(three_shoppers)
     path = three_shoppers / "raw/review_categories/Pens.jsonl"
     path.with_suffix(".jsonl.gz").write_bytes(gzip.compress(path.read_bytes()))
     path.unlink()
-    packed = load(three_shoppers)
-    assert packed.queries == plain.queries
-    assert packed.histories == plain.histories
-    assert packed.fingerprint != plain.fingerprint
+    assert load(three_shoppers) == plain
 
 
 def test_fingerprint_depends_on_content_and_settings_but_not_on_the_place(three_shoppers):
@@ -279,7 +275,7 @@ def test_caps_below_one_are_refused(three_shoppers, name):
 def test_category_without_queries_says_how_many_there_are_elsewhere(shop_of):
     root = shop_of(pens=[review("u", "pos", 100)], inks=[review("stranger", "ink", 1)])
     write_lines(root / "raw/meta_categories/meta_Inks.jsonl", [product("ink")])
-    with pytest.raises(DataError, match=r"no query of category Inks: .*test\.csv has 3 queries"):
+    with pytest.raises(DataError, match=r"no query of category Inks; .*\(with queries: Pens 3\)"):
         load(root, "Inks")
 
 
@@ -291,12 +287,6 @@ def test_too_few_users_for_a_test_split_says_the_sizes_and_reasons(shop_of):
     assert "no dev and no test queries left after filtering" in message
     assert "train 2, dev 0, test 0" in message
     assert "queries dropped empty history: 1" in message
-
-
-def test_fewer_queries_than_asked_for_is_an_error(three_shoppers):
-    assert load(three_shoppers, min_queries=3).counts["queries_kept"] == 3
-    with pytest.raises(DataError, match="3 queries are left and at least 4 are needed"):
-        load(three_shoppers, min_queries=4)
 
 
 def test_every_query_is_in_one_split_and_sorted(three_shoppers):

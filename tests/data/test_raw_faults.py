@@ -6,9 +6,8 @@ import shutil
 from pathlib import Path
 
 import pytest
-from raw_records import product, review, write_lines
+from raw_records import load_benchmark, product, review, write_lines
 
-from memrerank.data.benchmark import load_benchmark
 from memrerank.errors import DataError
 
 REVIEWS = "raw/review_categories/Pens.jsonl"

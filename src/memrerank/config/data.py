@@ -46,11 +46,21 @@ class Rewrite(StrEnum):
     file = "file"  # from `data.rewrites`
 
 
+class DataLayout(StrEnum):
+    """How a store's files are laid out (docs/data.md)."""
+
+    demo = "demo"  # written by the project itself, in Amazon's layout
+    amazon = "amazon"
+    authors = "authors"
+    table = "table"
+
+
 @dataclass
 class DataConfig:
     """`data`: the store that queries, purchases and products are read from."""
 
     name: str = MISSING
+    layout: DataLayout = DataLayout.amazon
     root: str = MISSING
     max_history: int = MISSING  # newest purchases kept, of each of within and cross
     max_words: int = MISSING  # words per product, title and description together
@@ -73,6 +83,7 @@ class HubDataConfig(DataConfig):
 class TableDataConfig(DataConfig):
     """`data=table`: three tables of one's own (docs/data.md)."""
 
+    layout: DataLayout = DataLayout.table
     purchases: str = MISSING  # files under root; Parquet, CSV or JSON Lines
     products: str = MISSING
     queries: str = MISSING
@@ -83,6 +94,7 @@ class TableDataConfig(DataConfig):
 class DemoDataConfig(DataConfig):
     """`data=demo`: the store is written by the project itself."""
 
+    layout: DataLayout = DataLayout.demo
     shoppers: int = MISSING
     products: int = MISSING
     queries_per_category: int = MISSING

@@ -1,118 +1,181 @@
-"""A Benchmark from raw files: queries with a purchase time, histories before it, and splits."""
+"""A Benchmark from what a source came to: histories before each target, filters, and splits."""
 
+import logging
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
-from memrerank.data import amazon
-from memrerank.data.joins import ProductRow, RawBenchmark, read_raw
+import duckdb
+
+from memrerank.data.corpus import Corpus
+from memrerank.data.engine import connect, view
+from memrerank.data.products import make_corpus, make_texts, read_products
+from memrerank.data.raw import RawStore
+from memrerank.data.rewrite import QueryToRewrite
 from memrerank.data.splits import split_by_user
-from memrerank.data.text import product_text
+from memrerank.data.steps import Artifact, Steps
 from memrerank.errors import ConfigError, DataError
 from memrerank.schema import Benchmark, History, Product, Purchase, Query, Split
-from memrerank.storage import file_sha256, fingerprint
+from memrerank.storage import fingerprint
 
-FORMAT = 1  # raise it when the same files and settings shall give another benchmark
+log = logging.getLogger(__name__)
+
+FORMAT = 2  # raise it when the same files and settings shall give another benchmark
+CATEGORIES_SHOWN = 20  # in the message about a category without queries
+
+# New texts of queries by id; every query that is asked for is there.
+Rewriter = Callable[[Sequence[QueryToRewrite]], Mapping[str, str]]
 
 
-def load_benchmark(
-    root: Path,
-    category: str,
-    *,
-    max_history: int,
-    max_words: int,
-    seed: int,
-    source: str,
-    min_queries: int = 0,
-) -> Benchmark:
-    """Reads the benchmark of one category from the raw layout under `root` (see docs/data.md).
+@dataclass(frozen=True, slots=True)
+class BenchmarkSettings:
+    """What a benchmark depends on besides its source.
 
     Args:
+        category: whose queries.
         max_history: newest purchases kept of each of the within and cross histories.
         max_words: cap on title and description of a product together (paper: 120 words).
-        seed: of the split.
+        split_seed: of the split, where the source gives none.
         source: name of the data set, part of the fingerprint.
-        min_queries: fewer kept queries than this are an error.
 
     Raises:
         ConfigError: a setting is out of range.
-        DataError: a file is missing or malformed, or no query is left for some split.
     """
-    for name, value in (("max_history", max_history), ("max_words", max_words)):
-        if value < 1:
-            raise ConfigError(f"data.{name}={value} will not do; set it to 1 or more")
-    files = amazon.find_files(root, category)
-    raw = read_raw(files, category)
-    counts = raw.counts
-    products = build_products(raw.products, max_words, counts)
-    corpus = _build_corpus(raw.products, products, counts)
-    histories = _build_histories(raw, products, category, max_history, counts)
-    queries = _keep_queries(raw.queries, corpus, histories, counts)
-    if len(queries) < max(min_queries, 1):
-        raise DataError(
-            f"{category}: {len(queries)} queries are left and at least {max(min_queries, 1)} are "
-            f"needed; {_describe(counts)}"
-        )
-    splits = split_by_user(queries, seed)
-    _check_splits(splits, category, counts)
+
+    category: str
+    max_history: int
+    max_words: int
+    split_seed: int
+    source: str
+
+    def __post_init__(self) -> None:
+        for name in ("max_history", "max_words"):
+            if getattr(self, name) < 1:
+                raise ConfigError(
+                    f"data.{name}={getattr(self, name)} will not do; set it to 1 or more"
+                )
+
+
+class TargetRow(NamedTuple):
+    """A query of the category as the source has it."""
+
+    query_id: str
+    text: str
+    user_id: str
+    product_id: str
+    timestamp: int
+    split: str | None
+    review: str | None
+
+
+class PurchaseRow(NamedTuple):
+    """A purchase that lies before the target of a query."""
+
+    query_id: str
+    product_id: str
+    timestamp: int
+    within: bool
+
+
+def build_benchmark(
+    steps: Steps, raw: RawStore, settings: BenchmarkSettings, rewrite: Rewriter | None = None
+) -> Benchmark:
+    """The benchmark of one category.
+
+    Args:
+        rewrite: gives the kept queries new texts; None leaves them as they are.
+
+    Raises:
+        DataError: no query is left for some split.
+    """
+    texts = make_texts(steps, raw.products, settings.max_words)
+    corpus = make_corpus(steps, texts)
+    with connect(steps.engine, steps.folder) as connection:
+        targets, purchases, products, described = _read(connection, raw, texts, settings.category)
+        counts = _count_targets(connection, raw, len(targets))
+        if not targets:
+            raise DataError(_no_target(connection, settings.category, counts))
+    counts.update(texts.counts)
+    histories = _build_histories(targets, purchases, products, described, settings, counts)
+    kept = _keep_targets(targets, corpus, histories, counts)
+    queries = _make_queries(kept, settings.category, rewrite)
+    splits = _split(kept, queries, settings.split_seed)
+    _check_splits(splits, settings.category, counts)
     return Benchmark(
-        category=category,
+        category=settings.category,
         queries=splits,
         histories={query.id: histories[query.id] for query in queries},
         corpus=corpus,
         counts=dict(counts),
-        fingerprint=_fingerprint(files, category, max_history, max_words, seed, source),
+        fingerprint=_fingerprint(raw, texts, corpus, settings, queries),
     )
 
 
-def build_products(
-    rows: Iterable[ProductRow], max_words: int, counts: Counter[str]
-) -> dict[str, Product]:
-    """Products with a text, by id: metadata with a title, else the item pool's own text."""
-    products: dict[str, Product] = {}
-    for row in rows:
-        title, description = row.title or "", ""
-        if title.strip():
-            title, description = product_text(
-                title, row.description, row.features, row.details, max_words
-            )
-        else:
-            title, _ = product_text(row.item_text or "", None, None, None, max_words)
-            counts["products_with_item_pool_text"] += bool(title)
-        if title:
-            products[row.id] = Product(row.id, title, description, row.category)
-        elif row.described:
-            counts["products_without_a_title"] += 1
-        else:
-            counts["products_without_metadata"] += 1
-    return products
+def _read(
+    connection: duckdb.DuckDBPyConnection, raw: RawStore, texts: Artifact, category: str
+) -> tuple[list[TargetRow], list[PurchaseRow], dict[str, Product], set[str]]:
+    """The category's targets and purchases, the purchased products, and which are described."""
+    view(connection, "targets", [raw.targets.path])
+    view(connection, "purchases", [raw.purchases.path])
+    view(connection, "texts", [texts.path])
+    targets = connection.execute(
+        """SELECT query_id, text, user_id, product_id, timestamp, split, review FROM targets
+           WHERE category = ? ORDER BY query_id""",
+        [category],
+    ).fetchall()
+    connection.execute(
+        """CREATE TEMP TABLE before AS
+           SELECT query_id, product_id, timestamp, within FROM purchases WHERE category = ?""",
+        [category],
+    )
+    purchases = connection.execute(
+        "SELECT * FROM before ORDER BY query_id, timestamp, product_id"
+    ).fetchall()
+    products, described = read_products(
+        connection, "SELECT * FROM texts WHERE id IN (SELECT product_id FROM before)"
+    )
+    return (
+        [TargetRow(*row) for row in targets],
+        [PurchaseRow(*row) for row in purchases],
+        products,
+        described,
+    )
 
 
-def _build_corpus(
-    rows: Iterable[ProductRow], products: Mapping[str, Product], counts: Counter[str]
-) -> dict[str, Product]:
-    """The products of the item pool and all positives that have a text, by id, sorted."""
-    corpus: dict[str, Product] = {}
-    for row in rows:
-        counts["products_in_the_item_pool"] += row.in_items
-        if row.id in products and (row.in_items or row.is_positive):
-            corpus[row.id] = products[row.id]
-            counts["positives_added_to_the_corpus"] += not row.in_items
-    counts["products_in_the_corpus"] = len(corpus)
-    return corpus
+def _count_targets(
+    connection: duckdb.DuckDBPyConnection, raw: RawStore, targets: int
+) -> Counter[str]:
+    counts = Counter(raw.counts)
+    others = connection.execute("SELECT count(DISTINCT query_id) FROM targets").fetchall()[0][0]
+    counts["queries_of_other_categories"] = others - targets
+    counts["queries_of_the_category"] = targets
+    return counts
+
+
+def _no_target(connection: duckdb.DuckDBPyConnection, category: str, counts: Counter[str]) -> str:
+    rows = connection.execute(
+        "SELECT category, count(*) FROM targets GROUP BY 1 ORDER BY 2 DESC, 1"
+    ).fetchall()
+    there = ", ".join(f"{name} {number}" for name, number in rows[:CATEGORIES_SHOWN])
+    return (
+        f"no query of category {category}; {_describe(counts)}; choose another category= "
+        f"(with queries: {there or 'none'})"
+    )
 
 
 def _build_histories(
-    raw: RawBenchmark,
+    targets: Sequence[TargetRow],
+    purchases: Iterable[PurchaseRow],
     products: Mapping[str, Product],
-    category: str,
-    max_history: int,
+    described: set[str],
+    settings: BenchmarkSettings,
     counts: Counter[str],
 ) -> dict[str, History]:
     """The history of every query, empty or not, by query id."""
-    described = {row.id for row in raw.products if row.described}
+    newest = settings.max_history
     sides: dict[tuple[str, bool], list[Purchase]] = {}
-    for row in raw.purchases:
+    for row in purchases:
         counts["purchases_before_a_target"] += 1
         if row.product_id in products:
             purchase = Purchase(products[row.product_id], row.timestamp)
@@ -122,39 +185,63 @@ def _build_histories(
         else:
             counts["purchases_dropped_no_metadata"] += 1
     for (_, within), side in sides.items():
-        counts["purchases_dropped_over_max_history"] += max(0, len(side) - max_history)
-        counts[f"purchases_kept_{'within' if within else 'cross'}"] += min(len(side), max_history)
+        counts["purchases_dropped_over_max_history"] += max(0, len(side) - newest)
+        counts[f"purchases_kept_{'within' if within else 'cross'}"] += min(len(side), newest)
     return {
-        query.id: History(
-            user_id=query.user_id,
-            category=category,
-            within=tuple(sides.get((query.id, True), ())[-max_history:]),
-            cross=tuple(sides.get((query.id, False), ())[-max_history:]),
+        target.query_id: History(
+            user_id=target.user_id,
+            category=settings.category,
+            within=tuple(sides.get((target.query_id, True), ())[-newest:]),
+            cross=tuple(sides.get((target.query_id, False), ())[-newest:]),
         )
-        for query in raw.queries
+        for target in targets
     }
 
 
-def _keep_queries(
-    queries: Iterable[Query],
-    corpus: Mapping[str, Product],
+def _keep_targets(
+    targets: Iterable[TargetRow],
+    corpus: Corpus,
     histories: Mapping[str, History],
     counts: Counter[str],
-) -> list[Query]:
+) -> list[TargetRow]:
     """The queries whose positive has a text and whose user bought something before."""
     kept = []
-    for query in queries:
-        history = histories[query.id]
-        if query.positive_id not in corpus:
+    for target in targets:
+        history = histories[target.query_id]
+        if target.product_id not in corpus:
             counts["queries_dropped_positive_without_text"] += 1
         elif not history.within and not history.cross:
             counts["queries_dropped_empty_history"] += 1
         else:
-            kept.append(query)
+            kept.append(target)
             counts["queries_without_within_history"] += not history.within
             counts["queries_without_cross_history"] += not history.cross
     counts["queries_kept"] = len(kept)
     return kept
+
+
+def _make_queries(
+    targets: Sequence[TargetRow], category: str, rewrite: Rewriter | None
+) -> list[Query]:
+    """Queries with their final texts. The review ends here: no Query carries it."""
+    queries = [
+        Query(row.query_id, row.text, row.user_id, row.product_id, category, row.timestamp)
+        for row in targets
+    ]
+    if rewrite is not None and targets:
+        texts = rewrite([QueryToRewrite(row.query_id, row.text, row.review) for row in targets])
+        queries = [replace(query, text=texts[query.id]) for query in queries]
+    return [replace(query, text=" ".join(query.text.split())) for query in queries]
+
+
+def _split(
+    targets: Sequence[TargetRow], queries: Sequence[Query], seed: int
+) -> dict[Split, tuple[Query, ...]]:
+    """The source's own splits where it gives them, else drawn by user."""
+    given = {target.query_id: target.split for target in targets}
+    if not any(given.values()):
+        return split_by_user(queries, seed)
+    return {split: tuple(q for q in queries if given[q.id] == split.value) for split in Split}
 
 
 def _check_splits(
@@ -178,17 +265,24 @@ def _describe(counts: Counter[str]) -> str:
 
 
 def _fingerprint(
-    files: amazon.StoreFiles,
-    category: str,
-    max_history: int,
-    max_words: int,
-    seed: int,
-    source: str,
+    raw: RawStore,
+    texts: Artifact,
+    corpus: Corpus,
+    settings: BenchmarkSettings,
+    queries: Sequence[Query],
 ) -> str:
-    """The sha256 over what was read (name, size, content of each file) and all settings."""
-    identities = [
-        [path.relative_to(files.root).as_posix(), path.stat().st_size, file_sha256(path)]
-        for path in files.all
-    ]
-    settings = [FORMAT, category, max_history, max_words, seed, source]
-    return fingerprint({"files": identities, "settings": settings})
+    """The sha256 over all that the benchmark was made from, wherever it lies."""
+    return fingerprint(
+        {
+            "format": FORMAT,
+            "targets": raw.targets.sha256,
+            "purchases": raw.purchases.sha256,
+            "texts": texts.sha256,
+            "corpus": corpus.fingerprint,
+            "category": settings.category,
+            "max_history": settings.max_history,
+            "split_seed": settings.split_seed,
+            "source": settings.source,
+            "queries": [[query.id, query.text] for query in queries],
+        }
+    )

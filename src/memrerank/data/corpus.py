@@ -13,7 +13,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from memrerank.schema import Product
-from memrerank.storage import atomic_path
+from memrerank.storage import atomic_path, canonical_json
 
 ROWS_PER_BATCH = 16_384  # rows that one block of the file holds
 FIELDS = ("id", "title", "description", "category")
@@ -51,7 +51,7 @@ class Corpus(Mapping[str, Product]):
         ordered = sorted(products, key=lambda product: product.id)
         digest = hashlib.sha256()
         for product in ordered:
-            digest.update(f"{product.id}\x1f{product.text}\x1e".encode())
+            digest.update(canonical_json([product.id, product.text]).encode())
         return cls(list(_batches(ordered)), digest.hexdigest())
 
     def __len__(self) -> int:

@@ -48,6 +48,7 @@ class Steps:
         self.engine = engine
         self.hashes = FileHashes(folder / "hashes.json")
         self.done: dict[str, Artifact] = {}  # by name
+        self.sources: dict[str, str] = {}  # the sha256 of what was read, by path
 
     def run(
         self, name: str, inputs: Mapping[str, Any], build: Build, suffix: str = ".parquet"
@@ -71,7 +72,8 @@ class Steps:
 
     def source(self, path: Path) -> str:
         """The sha256 of a file that steps read; read anew only when size or time have changed."""
-        return self.hashes.sha256(path)
+        self.sources[str(path)] = self.hashes.sha256(path)
+        return self.sources[str(path)]
 
     def _make(self, path: Path, inputs: Mapping[str, Any], build: Build) -> Artifact:
         self.folder.mkdir(parents=True, exist_ok=True)

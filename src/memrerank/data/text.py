@@ -10,20 +10,23 @@ def product_text(
     features: str | None,
     details: str | None,
     max_words: int,
-) -> tuple[str, str]:
+) -> tuple[str, str, int]:
     """Title and description of one product, with at most `max_words` words in both together.
+
+    The third result is how many words that cap cut off.
 
     The last arguments are JSON texts of the metadata fields, in the raw form (`details` an
     object) or in the Hugging Face loader's (`details` a string that holds JSON). A blank
     description is replaced by the features, and blank features by the details.
     """
-    words = title.split()[:max_words]
-    room = max_words - len(words)
+    words = title.split()
     body: list[str] = []
     for field in (description, features, details):
-        if room and (body := flatten(_parse(field)).split()):
+        if body := flatten(_parse(field)).split():
             break
-    return " ".join(words), " ".join(body[:room])
+    room = max(0, max_words - len(words))
+    cut = max(0, len(words) + len(body) - max_words)
+    return " ".join(words[:max_words]), " ".join(body[:room]), cut
 
 
 def flatten(value: Any) -> str:

@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from raw_records import load_benchmark
 
-from memrerank.data.benchmark import load_benchmark
 from memrerank.data.demo import DemoSettings, write_demo_store, writer
 from memrerank.data.demo.vocabulary import BEAUTY, ELECTRONICS, OTHER_CATEGORIES
 from memrerank.errors import DataError
