@@ -185,7 +185,7 @@ class ChatClient:
                 if isinstance(error, openai.APIError):
                     self._stop_if_fatal(error)
                 latency = time.perf_counter() - started
-                return Answer(None, latency=latency, failure=_kind(error)), str(error)
+                return Answer(None, latency=latency, failure=_kind(error)), self._told(error)
             latency = time.perf_counter() - started
         return self._read(completion, latency, lambda text: check(place, text))
 
@@ -230,7 +230,15 @@ class ChatClient:
             status, error.code, error.param, settings.model, settings.api_key_env, settings.group
         )
         if reason is not None:
-            raise JudgeError(f"{self.where}: {reason}. The server says: {error}") from error
+            # Without the cause, whose own message is the server's and may repeat the key.
+            raise JudgeError(
+                f"{self.where}: {reason}. The server says: {self._told(error)}"
+            ) from None
+
+    def _told(self, error: Exception) -> str:
+        """An error's message; some servers repeat the key in theirs."""
+        key = self._client.api_key
+        return str(error) if key == NO_KEY else str(error).replace(key, "(the key)")
 
 
 def _some_text(_: int, text: str) -> str | None:
