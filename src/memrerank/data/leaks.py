@@ -24,7 +24,7 @@ RUN_WORDS = 6  # consecutive words of a review that count as a quote; our choice
 _WORD = re.compile(r"[^\W_]+")
 _TAG = re.compile(r"<[^<>]{0,100}>")
 _APOSTROPHES = str.maketrans("", "", "'’ʼ`´")
-_MEASURE = re.compile(r"\d+[^\W\d_]{1,4}")  # 128gb, 12oz, 5inch: a wish, not a model number
+_MEASURE = re.compile(r"\d+[^\W\d_]+")  # 128gb, 12oz, 5inch: a wish, not a model number
 
 
 @dataclass(frozen=True, slots=True)
