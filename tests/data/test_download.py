@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -229,6 +230,25 @@ def test_a_killed_download_goes_on_from_where_it_was(
     (place,) = fetch([SOME], tmp_path, allowed=True, endpoint=sound.url)
     assert [one.range for one in sound.gets()] == [f"bytes={size}-"]
     assert place.read_bytes() == CONTENT
+
+
+def test_runs_at_the_same_time_fetch_a_file_once(
+    serve: Callable[..., HubServer], tmp_path: Path
+) -> None:
+    server = serve(hang_at=150_000)
+    with ThreadPoolExecutor(2) as runs:
+        both = [
+            runs.submit(fetch, [SOME], tmp_path, allowed=True, endpoint=server.url) for _ in "ab"
+        ]
+        while [one.method for one in server.requests].count("POST") < 2 or not server.gets():
+            server.closing.wait(0.01)
+        assert len(server.gets()) == 1
+        server.hang_at = None
+        server.closing.set()  # breaks the connection; the client takes it up again
+        places = [run.result() for run in both]
+    assert places == [[tmp_path / "here/raw/meta.jsonl"]] * 2
+    assert places[0][0].read_bytes() == CONTENT
+    assert [one.range for one in server.gets()].count(None) == 1
 
 
 def test_a_server_without_ranges_gives_the_whole_file_once(

@@ -2,7 +2,7 @@
 
 A file is written beside its place as `.{name}.{version}.part` and renamed when its size and, where
 the hub knows one, its sha256 are right: a file under its own name is complete. `hf_hub_download` is
-not used, because in huggingface_hub 2 it starts a killed download from zero; `http_get`, which it
+not used, because in huggingface_hub 2.4 it starts a killed download from zero; `http_get`, which it
 is built on, goes on from the bytes that are there.
 """
 
