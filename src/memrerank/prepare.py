@@ -1,0 +1,115 @@
+"""Preparation: the data, the pools and the instances of a benchmark, and a report on them."""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from memrerank import pipeline, sources
+from memrerank.config import Config
+from memrerank.config.data import Rewrite
+from memrerank.data_report import (
+    REPORT_FILE,
+    Coverage,
+    DataFacts,
+    collect_facts,
+    facts_metrics,
+    measure_coverage,
+    write_report,
+)
+from memrerank.errors import ConfigError
+from memrerank.schema import Benchmark, Split
+from memrerank.tracking import open_run
+
+log = logging.getLogger(__name__)
+
+ARTIFACTS = "data_report"  # the folder of the report in the MLflow run
+
+
+def prepare(cfg: Config, output_dir: Path) -> None:
+    """Makes all that training and evaluation need of the data; `output_dir` gets the report.
+
+    Raises:
+        MemrerankError: the configuration or the data will not do; the message says why.
+    """
+    names = choose_retrievers(cfg)
+    data = sources.make_data(cfg)
+    coverage = [row for name in names for row in retrieve(cfg, data.benchmark, name)]
+    steps = sources.make_steps(cfg)
+    facts = collect_facts(
+        data,
+        coverage,
+        settings=report_settings(cfg),
+        min_queries=cfg.report.min_queries,
+        engine=steps.engine,
+        folder=steps.folder,
+    )
+    files = write_report(output_dir, facts)
+    run_id = record(cfg, facts, files)
+    report = output_dir / REPORT_FILE
+    print(f"\n{report.read_text()}\nwritten to {report}, MLflow run {run_id}")
+
+
+def choose_retrievers(cfg: Config) -> list[str]:
+    """Those of `report.retrievers` and the one that is evaluated, each once.
+
+    Raises:
+        ConfigError: there is none of that name.
+    """
+    known = {*cfg.retrievers, cfg.retriever.name}
+    for name in cfg.report.retrievers:
+        if name not in known:
+            raise ConfigError(f"report.retrievers: no retriever {name}; known: {sorted(known)}")
+    return list(dict.fromkeys([*cfg.report.retrievers, cfg.retriever.name]))
+
+
+def retrieve(cfg: Config, benchmark: Benchmark, name: str) -> list[Coverage]:
+    """The pools of one retriever, and what they cover of each split.
+
+    Of a held-out retriever no instances are drawn, unless `retrieval.allow_held_out` says so.
+    """
+    log.info("Pools of %s", name)
+    held_out = pipeline.retriever_node(cfg, name).held_out and not cfg.retrieval.allow_held_out
+    per_pair = {Split.train: cfg.instances.train, Split.dev: cfg.instances.dev}
+    return measure_coverage(
+        benchmark,
+        name,
+        pipeline.make_pools(cfg, benchmark, name),
+        pool_size=cfg.retrieval.pool_size,
+        per_pair={} if held_out else per_pair,
+        seed=cfg.data.split_seed,
+    )
+
+
+def report_settings(cfg: Config) -> dict[str, str]:
+    """What the data was made with, by what the command line calls it."""
+    rewrite = {
+        Rewrite.none: "none: texts as the data set has them",
+        Rewrite.llm: f"llm: by {cfg.rewriter.model}",
+        Rewrite.file: f"file: from {cfg.data.rewrites}",
+    }[cfg.data.rewrite]
+    return {
+        "category": f"{cfg.category.label} ({cfg.category.name})",
+        "data": cfg.data.name,
+        "data.root": cfg.data.root,
+        "corpus": cfg.corpus.name.value,
+        "data.rewrite": rewrite,
+        "data.max_history": str(cfg.data.max_history),
+        "data.max_words": str(cfg.data.max_words),
+        "data.split_seed": str(cfg.data.split_seed),
+        "retrieval.pool_size": str(cfg.retrieval.pool_size),
+        "instances": f"{cfg.instances.train} per eligible train pair, {cfg.instances.dev} of dev",
+    }
+
+
+def record(cfg: Config, facts: DataFacts, files: Sequence[Path]) -> str:
+    """Puts the report into a run of its own, and returns the run's id."""
+    labels = asdict(pipeline.RunLabels.of(cfg))
+    tags = {"kind": "prepare", **labels, **facts.fingerprints}
+    name = f"prepare {labels['category']} {labels['data']}"
+    with open_run(cfg.tracking.uri, cfg.tracking.experiment, name, tags) as run:
+        pipeline.log_config(cfg, run)
+        run.log_metrics(facts_metrics(facts))
+        for file in files:
+            run.log_files(file, ARTIFACTS)
+    return run.id
