@@ -1,8 +1,8 @@
 """Preparation: the data, the pools and the instances of a benchmark, and a report on them."""
 
 import logging
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from memrerank import pipeline, sources
@@ -37,7 +37,7 @@ def prepare(cfg: Config, output_dir: Path) -> None:
     coverage = [row for name in names for row in retrieve(cfg, data.benchmark, name)]
     steps = sources.make_steps(cfg)
     facts = collect_facts(
-        data,
+        replace(data, sources=relative_to(Path(cfg.data.root), data.sources)),
         coverage,
         settings=report_settings(cfg),
         min_queries=cfg.report.min_queries,
@@ -79,6 +79,15 @@ def retrieve(cfg: Config, benchmark: Benchmark, name: str) -> list[Coverage]:
         per_pair={} if held_out else per_pair,
         seed=cfg.data.split_seed,
     )
+
+
+def relative_to(root: Path, sources: Mapping[str, str]) -> dict[str, str]:
+    """The hashes by the files' paths below the root, which the report names once."""
+    paths = {Path(path): sha256 for path, sha256 in sources.items()}
+    return {
+        str(path.relative_to(root) if path.is_relative_to(root) else path): sha256
+        for path, sha256 in paths.items()
+    }
 
 
 def report_settings(cfg: Config) -> dict[str, str]:

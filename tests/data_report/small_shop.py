@@ -33,6 +33,7 @@ BOUGHT = {  # (query, category): within, cross
     ("q4", "Pens"): (0, 1),
     ("q1", "Inks"): (1, 3),
 }
+COUNTS = {"queries_in_file": 1234, "products_cut_at_max_words": 2, "words_cut_at_max_words": 9}
 RANKS = {"q1": 1, "q4": 6, "q2": None, "q3": 10}  # of the positive in the pool
 
 
@@ -72,11 +73,7 @@ def benchmark() -> Benchmark:
             "q4": history("q4", 0, 1),
         },
         corpus=Corpus.of(PRODUCTS),
-        counts={
-            "queries_in_file": 1234,
-            "products_cut_at_max_words": 2,
-            "words_cut_at_max_words": 9,
-        },
+        counts=COUNTS,
         fingerprint="f" * 64,
     )
 

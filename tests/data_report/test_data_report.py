@@ -11,6 +11,7 @@ from small_shop import USERS
 
 from memrerank.data.engine import EngineSettings, connect
 from memrerank.data.instances import sample_instances
+from memrerank.data.leaks import Leak
 from memrerank.data_report import (
     Coverage,
     DataFacts,
@@ -134,12 +135,8 @@ def test_eligible_is_what_instances_are_drawn_from(size: int) -> None:
 
 def test_leaks_are_looked_for_with_the_titles_and_the_reviews(facts: DataFacts) -> None:
     (leaks,) = facts.leaks.values()
-    assert [(leak.query_id, leak.found) for leak in leaks.with_title_words] == [
-        ("q4", ("zebrano",))
-    ]
-    assert [(leak.query_id, leak.found) for leak in leaks.with_review_runs] == [
-        ("q2", ("it writes so well and never",))
-    ]
+    assert leaks.with_title_words == (Leak("q4", ("zebrano",)),)
+    assert leaks.with_review_runs == (Leak("q2", ("it writes so well and never",)),)
     assert leaks.counts == {
         "checked": 4, "without_review": 2, "title_words": 1, "review_runs": 1, "either": 2
     }  # fmt: skip
@@ -266,8 +263,8 @@ def test_recall_has_a_panel_for_each_split_and_a_line_for_each_retriever() -> No
     panels = recall_figure([*coverage(), *other]).axes
     assert [panel.get_title() for panel in panels] == [
         "train (2 queries)",
-        "dev (1 queries)",
-        "test (1 queries)",
+        "dev (1 query)",
+        "test (1 query)",
     ]
     first, second = panels[0].lines
     assert first.get_xydata().tolist() == [[1, 0.5], [5, 0.5], [10, 1.0]]

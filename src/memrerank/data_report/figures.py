@@ -39,7 +39,7 @@ def categories_figure(shown: ShownCategories) -> Figure:
                 fontsize=8,
             )
     axes.set_yticks(places, [f"{_spaced(one.category)} ({one.queries:,})" for one in lengths])
-    axes.invert_yaxis()
+    axes.set_ylim(len(lengths) - 0.4, -0.6)  # the first on top
     axes.margins(x=0.15)
     axes.set_xlim(left=0)
     axes.set_xlabel("purchases before the target: mean (median, black tick)")
@@ -85,8 +85,8 @@ def recall_figure(coverage: Sequence[Coverage]) -> Figure:
                 marker=MARKERS[style],
                 label=f"{row.retriever} ({shares[-1]:.3f})",
             )
-        queries = rows[0].queries if rows else 0
-        panel.set_title(f"{split.value} ({queries:,} queries)")
+        queries = next(row.queries for row in coverage if row.split is split)
+        panel.set_title(f"{split.value} ({queries:,} {'query' if queries == 1 else 'queries'})")
         _recall_axes(panel, sorted({k for row in rows for k in row.recall}))
         if rows:
             panel.legend(title=f"recall@{max(rows[0].recall)}", loc="lower right", fontsize=8)
