@@ -13,7 +13,6 @@ from transformers import PreTrainedTokenizerBase
 from memrerank import sources
 from memrerank.config import Config
 from memrerank.data.instances import sample_instances
-from memrerank.data.prepared import PreparedData
 from memrerank.errors import ConfigError
 from memrerank.memory.extractor import AdapterCard
 from memrerank.memory.prompting import MemoryPrompt, PromptSettings
@@ -58,14 +57,9 @@ def build(node: Any, **arguments: Any) -> Any:
     return instantiate({**fields, "_partial_": True})(**arguments)
 
 
-def make_data(cfg: Config) -> PreparedData:
-    """The data of the chosen category, with queries rewritten where that is asked for."""
-    return sources.make_data(cfg, make_rewriter(cfg))
-
-
 def make_benchmark(cfg: Config) -> Benchmark:
     """The benchmark of the chosen category."""
-    return make_data(cfg).benchmark
+    return sources.make_data(cfg).benchmark
 
 
 def retriever_node(cfg: Config, name: str) -> Any:

@@ -7,23 +7,25 @@ from pathlib import Path
 from typing import Any
 
 from memrerank.config import Config
-from memrerank.config.data import DataLayout
+from memrerank.config.data import DataLayout, Rewrite
 from memrerank.data.amazon import amazon_store, authors_store, fetch_missing, find_files
 from memrerank.data.benchmark import BenchmarkSettings, Rewriter, build_benchmark
 from memrerank.data.demo import DemoSettings, write_demo_store
 from memrerank.data.engine import EngineSettings
 from memrerank.data.prepared import PreparedData
 from memrerank.data.raw import RawStore
+from memrerank.data.rewrite import Rewrites, read_rewrites
 from memrerank.data.steps import Steps
 from memrerank.data.table import TableSettings, table_store
 from memrerank.errors import ConfigError
+from memrerank.rewriting import rewrite_with_model
 
 log = logging.getLogger(__name__)
 
 STEPS_FOLDER = "data"  # under the cache folder
 
 
-def make_data(cfg: Config, rewrite: Rewriter | None = None) -> PreparedData:
+def make_data(cfg: Config) -> PreparedData:
     """Fetches, reads, joins and filters the data of the chosen category.
 
     Raises:
@@ -38,7 +40,7 @@ def make_data(cfg: Config, rewrite: Rewriter | None = None) -> PreparedData:
         split_seed=cfg.data.split_seed,
         source=cfg.data.name,
     )
-    benchmark = build_benchmark(steps, raw, settings, rewrite)
+    benchmark = build_benchmark(steps, raw, settings, make_rewriter(cfg))
     made = sum(step.made for step in steps.done.values())
     log.info("Data: %d steps, of which %d were there", len(steps.done), len(steps.done) - made)
     sizes = ", ".join(f"{len(q)} {split.value}" for split, q in benchmark.queries.items())
@@ -46,6 +48,24 @@ def make_data(cfg: Config, rewrite: Rewriter | None = None) -> PreparedData:
         "Benchmark %s: %s queries, %d products", cfg.category.label, sizes, len(benchmark.corpus)
     )
     return PreparedData(benchmark, raw, steps.sources, steps.done)
+
+
+def make_rewriter(cfg: Config) -> Rewriter | None:
+    """What gives the queries new texts under `data.rewrite`; None: nothing does.
+
+    Raises:
+        ConfigError: `data.rewrite=file` without a file.
+    """
+    if cfg.data.rewrite is Rewrite.none:
+        return None
+    if cfg.data.rewrite is Rewrite.llm:
+        return lambda rows: rewrite_with_model(cfg.rewriter, rows, progress=True)
+    if cfg.data.rewrites is None:
+        raise ConfigError("data.rewrite=file needs data.rewrites=<file of query_id and text>")
+    path = Path(cfg.data.rewrites)
+    return lambda rows: Rewrites(
+        read_rewrites(path, [row.query_id for row in rows]), {"queries": len(rows)}
+    )
 
 
 def make_steps(cfg: Config) -> Steps:

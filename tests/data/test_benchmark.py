@@ -249,8 +249,8 @@ def test_fingerprint_depends_on_content_and_settings_but_not_on_the_place(three_
     assert load(moved) == first
     changes = [{"seed": 1}, {"max_history": 9}, {"max_words": 9}, {"source": "other"}]
     prints = {load(moved, **change).fingerprint for change in changes}
-    path = moved / "amazon_c4/sampled_item_metadata_1M.jsonl"
-    path.write_text(path.read_text().replace("Pool text of u1b", "Pool text of u1c"))
+    path = moved / "raw/meta_categories/meta_Pens.jsonl"
+    path.write_text(path.read_text().replace("Title of u1b", "Title of u1c"))
     prints.add(load(moved).fingerprint)
     assert len(prints | {first.fingerprint}) == 6
 

@@ -12,7 +12,7 @@ from memrerank.data.corpus import Corpus
 from memrerank.data.engine import connect, view
 from memrerank.data.products import make_corpus, make_texts, read_products
 from memrerank.data.raw import RawStore
-from memrerank.data.rewrite import QueryToRewrite
+from memrerank.data.rewrite import QueryToRewrite, Rewrites
 from memrerank.data.splits import split_by_user
 from memrerank.data.steps import Artifact, Steps
 from memrerank.errors import ConfigError, DataError
@@ -24,8 +24,7 @@ log = logging.getLogger(__name__)
 FORMAT = 2  # raise it when the same files and settings shall give another benchmark
 CATEGORIES_SHOWN = 20  # in the message about a category without queries
 
-# New texts of queries by id; every query that is asked for is there.
-Rewriter = Callable[[Sequence[QueryToRewrite]], Mapping[str, str]]
+Rewriter = Callable[[Sequence[QueryToRewrite]], Rewrites]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +98,7 @@ def build_benchmark(
     counts.update(texts.counts)
     histories = _build_histories(targets, purchases, products, described, settings, counts)
     kept = _keep_targets(targets, corpus, histories, counts)
-    queries = _make_queries(kept, settings.category, rewrite)
+    queries = _make_queries(kept, settings.category, rewrite, counts)
     splits = _split(kept, queries, settings.split_seed)
     _check_splits(splits, settings.category, counts)
     return Benchmark(
@@ -221,7 +220,10 @@ def _keep_targets(
 
 
 def _make_queries(
-    targets: Sequence[TargetRow], category: str, rewrite: Rewriter | None
+    targets: Sequence[TargetRow],
+    category: str,
+    rewrite: Rewriter | None,
+    counts: Counter[str],
 ) -> list[Query]:
     """Queries with their final texts. The review ends here: no Query carries it."""
     queries = [
@@ -229,8 +231,10 @@ def _make_queries(
         for row in targets
     ]
     if rewrite is not None and targets:
-        texts = rewrite([QueryToRewrite(row.query_id, row.text, row.review) for row in targets])
-        queries = [replace(query, text=texts[query.id]) for query in queries]
+        rows = [QueryToRewrite(row.query_id, row.text, row.review) for row in targets]
+        rewrites = rewrite(rows)
+        queries = [replace(query, text=rewrites.texts[query.id]) for query in queries]
+        counts.update({f"rewriting_{name}": n for name, n in rewrites.counts.items()})
     return [replace(query, text=" ".join(query.text.split())) for query in queries]
 
 
@@ -281,6 +285,7 @@ def _fingerprint(
             "corpus": corpus.fingerprint,
             "category": settings.category,
             "max_history": settings.max_history,
+            "max_words": settings.max_words,
             "split_seed": settings.split_seed,
             "source": settings.source,
             "queries": [[query.id, query.text] for query in queries],

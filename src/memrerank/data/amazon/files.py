@@ -51,13 +51,16 @@ def find_files(root: Path, category: str) -> StoreFiles:
             "raw/ and amazon_c4/"
         )
     purchases, metadata = find_purchases(root), find_metadata(root)
-    for found, stem in (
-        (purchases, f"{RATINGS_FOLDER / category}.csv and {REVIEWS_FOLDER / category}.jsonl[.gz]"),
-        (metadata, f"{METADATA_FOLDER / METADATA_PREFIX}{category}.jsonl[.gz]"),
+    for found, needed in (
+        (
+            purchases,
+            f"{root / RATINGS_FOLDER / category}.csv or {root / REVIEWS_FOLDER / category}",
+        ),
+        (metadata, f"{root / METADATA_FOLDER / METADATA_PREFIX}{category}"),
     ):
         if category not in found:
             raise DataError(
-                f"{stem}: missing under {root}; set data.root= to a folder that has it, let "
+                f"{needed}.jsonl (or .jsonl.gz, .parquet) is missing; set data.root= to a folder that has it, let "
                 "data.download=true fetch it, or choose a category= that is there "
                 f"({', '.join(found) or 'none is'})"
             )
