@@ -1,37 +1,13 @@
 """DenseRetriever against NumPy brute force, with an encoder that looks vectors up."""
 
-import logging
-from collections.abc import Sequence
-
 import numpy as np
 import pytest
+from hash_encoder import HashEncoder
 
-from memrerank.retrieval.dense import DenseRetriever, nearest
-from memrerank.retrieval.ranking import id_order
+from memrerank.config.data import EmbeddingEngine, VectorDtype
+from memrerank.errors import ConfigError
+from memrerank.retrieval.dense import DenseRetriever, product_vectors
 from memrerank.schema import Product, Query
-
-
-class FakeEncoder:
-    """Random unit vectors, the same for the same text; counts the products that it encodes."""
-
-    def __init__(self, seed: int = 0, dimensions: int = 8) -> None:
-        self.recipe = {"model": "fake", "seed": seed}
-        self.seed = seed
-        self.dimensions = dimensions
-        self.encoded = 0
-
-    def encode_queries(self, texts: Sequence[str]) -> np.ndarray:
-        rows = [
-            np.random.default_rng([self.seed, *text.encode()]).normal(size=self.dimensions)
-            for text in texts
-        ]
-        vectors = np.array(rows, dtype=np.float32)
-        return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
-
-    def encode_products(self, texts: Sequence[str]) -> np.ndarray:
-        self.encoded += len(texts)
-        return self.encode_queries(texts)
-
 
 # 120 products of which every three in a row share their text, so that their scores tie.
 CORPUS = {
@@ -41,69 +17,65 @@ CORPUS = {
 QUERIES = [Query(f"q{n}", f"query {n}", "u", "p000", "Shop", 1) for n in range(7)]
 
 
+@pytest.mark.parametrize("vector_dtype", ["float16", "float32"])
 @pytest.mark.parametrize("k", [1, 4, 100, 120, 500])
-def test_pools_agree_with_brute_force(k):
-    encoder = FakeEncoder()
-    pools = DenseRetriever(encoder, "fake").search(CORPUS, QUERIES, k)
-    products = encoder.encode_products([product.text for product in CORPUS.values()])
-    vectors = encoder.encode_queries([query.text for query in QUERIES])
+def test_pools_agree_with_brute_force(k, vector_dtype):
+    encoder = HashEncoder()
+    retriever = DenseRetriever(encoder, "fake", vector_dtype=vector_dtype, shard_rows=50)
+    pools = retriever.search(CORPUS, QUERIES, k)
+    products = encoder.encode_queries([product.text for product in CORPUS.values()])
+    products = products.astype(vector_dtype).astype(np.float64)
+    vectors = encoder.encode_queries([query.text for query in QUERIES]).astype(np.float64)
     for pool, query, scores in zip(pools, QUERIES, vectors @ products.T, strict=True):
         rounded = dict(zip(CORPUS, np.round(scores, 6), strict=True))
-        expected = sorted(CORPUS, key=lambda id: (-rounded[id], id))[:k]
+        best = sorted(CORPUS, key=lambda id: (-rounded[id], id))[:k]
         assert (pool.query_id, pool.retriever) == (query.id, "fake")
-        assert pool.product_ids == tuple(expected)
-
-
-def test_ties_far_beyond_k_are_still_broken_by_id():
-    products = np.tile(np.float32([[1, 0]]), (500, 1))  # all 500 tie
-    ids = [f"p{number:03}" for number in np.random.default_rng(0).permutation(500)]
-    places = nearest(np.float32([[1, 0]]), products, id_order(ids), 3)
-    assert [ids[place] for place in places[0]] == ["p000", "p001", "p002"]
+        assert pool.product_ids == tuple(best)
 
 
 def test_vectors_are_kept_and_used_again(tmp_path):
-    first, second = FakeEncoder(), FakeEncoder()
-    pools = DenseRetriever(first, "fake", cache_dir=tmp_path).search(CORPUS, QUERIES, 9)
-    again = DenseRetriever(second, "fake", cache_dir=tmp_path).search(CORPUS, QUERIES, 9)
+    first, second = HashEncoder(), HashEncoder()
+    pools = DenseRetriever(first, "fake", cache_dir=str(tmp_path)).search(CORPUS, QUERIES, 9)
+    again = DenseRetriever(second, "fake", cache_dir=str(tmp_path)).search(CORPUS, QUERIES, 9)
     assert pools == again
     assert (first.encoded, second.encoded) == (120, 0)
 
 
-def test_another_recipe_or_corpus_has_vectors_of_its_own(tmp_path):
-    DenseRetriever(FakeEncoder(), "fake", cache_dir=tmp_path).search(CORPUS, QUERIES, 9)
-    reseeded = FakeEncoder(seed=1)
-    pools = DenseRetriever(reseeded, "fake", cache_dir=tmp_path).search(CORPUS, QUERIES, 9)
-    assert reseeded.encoded == 120
-    assert pools == DenseRetriever(FakeEncoder(seed=1), "fake").search(CORPUS, QUERIES, 9)
-    fewer = FakeEncoder()
-    shop = dict(list(CORPUS.items())[:50])
-    DenseRetriever(fewer, "fake", cache_dir=tmp_path).search(shop, QUERIES, 9)
-    assert fewer.encoded == 50
+def test_product_vectors_come_in_the_order_of_the_mapping(tmp_path):
+    encoder = HashEncoder()
+    expected = encoder.encode_queries([product.text for product in CORPUS.values()])
+    assert list(CORPUS) != sorted(CORPUS)
+    for folder in (None, tmp_path, tmp_path):
+        vectors = product_vectors(encoder, CORPUS, folder)
+        assert vectors.dtype == np.float32
+        assert np.array_equal(vectors, expected)
+    assert encoder.encoded == 240  # the third time they were there
 
 
-@pytest.mark.parametrize("damage", ["truncated", "other shape", "no array"])
-def test_damaged_vectors_are_reported_and_made_again(tmp_path, caplog, damage):
-    expected = DenseRetriever(FakeEncoder(), "fake", cache_dir=tmp_path).search(CORPUS, QUERIES, 9)
-    (path,) = tmp_path.rglob("*.npy")
-    if damage == "truncated":
-        path.write_bytes(path.read_bytes()[:1000])
-    elif damage == "other shape":
-        np.save(path, np.zeros((3, 8), dtype=np.float32))
-    else:
-        path.write_bytes(b"nonsense")
-    encoder = FakeEncoder()
-    with caplog.at_level(logging.WARNING):
-        pools = DenseRetriever(encoder, "fake", cache_dir=tmp_path).search(CORPUS, QUERIES, 9)
-    assert pools == expected
+def test_a_retriever_in_float32_shares_the_vectors_of_the_judge(tmp_path):
+    encoder = HashEncoder()
+    product_vectors(encoder, CORPUS, tmp_path)
+    retriever = DenseRetriever(encoder, "fake", vector_dtype="float32", cache_dir=tmp_path)
+    retriever.search(CORPUS, QUERIES, 9)
     assert encoder.encoded == 120
-    assert str(path) in caplog.text
-    assert np.load(path).shape == (120, 8)  # whole again
-    assert [file.name for file in tmp_path.rglob("*.*")] == [path.name]
 
 
-def test_settings_name_the_recipe():
-    assert DenseRetriever(FakeEncoder(seed=4), "fake").settings() == {
-        "kind": "dense",
-        "model": "fake",
-        "seed": 4,
-    }
+def test_settings_name_what_the_pools_depend_on_and_nothing_else():
+    expected = {"kind": "dense", "vector_dtype": "float16", "model": "hash", "seed": 4, "dims": 8}
+    plain = DenseRetriever(HashEncoder(seed=4), "fake")
+    other = DenseRetriever(
+        HashEncoder(seed=4),
+        "fake",
+        vector_dtype=VectorDtype.float16,
+        engine=EmbeddingEngine.ray,
+        workers=3,
+        shard_rows=5,
+        block_mb=1,
+    )
+    assert plain.settings() == other.settings() == expected
+    assert {type(value) for value in other.settings().values()} == {str, int}
+
+
+def test_a_block_of_nothing_is_refused():
+    with pytest.raises(ConfigError, match=r"retrieval\.block_mb=0 will not do"):
+        DenseRetriever(HashEncoder(), "fake", block_mb=0)

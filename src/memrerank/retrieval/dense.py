@@ -1,32 +1,17 @@
-"""Dense retrieval: exact inner product over encoded products (FAISS)."""
+"""Dense retrieval: exact inner product over the vectors of an embedded corpus."""
 
-import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-import faiss
 import numpy as np
 
-from memrerank.retrieval.ranking import DECIMALS, id_order
+from memrerank.data.corpus import as_corpus
+from memrerank.errors import ConfigError
+from memrerank.retrieval.embedding import EmbeddingSettings, Encoder, embed_corpus
+from memrerank.retrieval.ranking import id_order
+from memrerank.retrieval.search import nearest
 from memrerank.schema import Pool, Product, Query
-from memrerank.storage import atomic_path, fingerprint
-
-log = logging.getLogger(__name__)
-
-TIE_MARGIN = 28  # products fetched beyond k, so that ties at its edge can be told apart
-GPU_WIDTH = 2048  # products that FAISS can fetch per query on a GPU
-
-
-class Encoder(Protocol):
-    """What dense retrieval needs of an encoder: L2-normalised float32 vectors [n, d]."""
-
-    @property
-    def recipe(self) -> Mapping[str, Any]: ...
-
-    def encode_queries(self, texts: Sequence[str]) -> np.ndarray: ...
-
-    def encode_products(self, texts: Sequence[str]) -> np.ndarray: ...
 
 
 class DenseRetriever:
@@ -36,27 +21,50 @@ class DenseRetriever:
         encoder: makes the vectors.
         name: what the pools are called after.
         held_out: evaluation only, never training.
+        vector_dtype: of the product vectors, `float16` or `float32`.
         cache_dir: where product vectors are kept for later runs; None keeps none.
+        engine: what embeds the corpus, `local` or `ray`.
+        workers: processes or Ray actors that embed.
+        shard_rows: products per shard, the unit of embedding and of resuming.
+        block_mb: megabytes (2**20 bytes) of product vectors that a search holds at once.
+
+    Raises:
+        ConfigError: names the setting that cannot work.
     """
 
     def __init__(
-        self, encoder: Encoder, name: str, held_out: bool = False, cache_dir: Path | None = None
+        self,
+        encoder: Encoder,
+        name: str,
+        held_out: bool = False,
+        vector_dtype: str = "float16",
+        cache_dir: str | Path | None = None,
+        engine: str = "local",
+        workers: int = 1,
+        shard_rows: int = 16_384,
+        block_mb: int = 512,
     ) -> None:
+        if block_mb < 1:
+            raise ConfigError(f"retrieval.block_mb={block_mb} will not do; set it to 1 or more")
         self.encoder = encoder
         self.name = name
         self.held_out = held_out
-        self.cache_dir = cache_dir
+        self.cache_dir = None if cache_dir is None else Path(cache_dir)
+        self.embedding = EmbeddingSettings(str(engine), workers, shard_rows, str(vector_dtype))
+        self.block_mb = block_mb
 
     def settings(self) -> dict[str, Any]:
         """All that the pools depend on besides products and queries."""
-        return {"kind": "dense", **self.encoder.recipe}
+        return {"kind": "dense", "vector_dtype": self.embedding.dtype, **self.encoder.recipe}
 
     def search(self, corpus: Mapping[str, Product], queries: Sequence[Query], k: int) -> list[Pool]:
         """The `k` products nearest to each query."""
-        ids = list(corpus)
-        products = product_vectors(self.encoder, corpus, self.cache_dir)  # [n, d]
+        products = as_corpus(corpus)
+        store = embed_corpus(self.encoder, products, self.cache_dir, self.embedding)
         vectors = self.encoder.encode_queries([query.text for query in queries])  # [q, d]
-        places = nearest(vectors, products, id_order(ids), k)  # [q, k]
+        order = np.arange(len(products))  # a corpus is sorted by id
+        places = nearest(vectors, store, order, k, self.block_mb * 2**20)  # [q, k]
+        ids = list(products)
         return [
             Pool(query.id, self.name, tuple(ids[place] for place in row))
             for query, row in zip(queries, places, strict=True)
@@ -66,61 +74,6 @@ class DenseRetriever:
 def product_vectors(
     encoder: Encoder, corpus: Mapping[str, Product], cache_dir: Path | None
 ) -> np.ndarray:
-    """Vectors float32 [n, d] of the products, from the cache where it has them."""
-    texts = [product.text for product in corpus.values()]
-    if cache_dir is None:
-        return encoder.encode_products(texts)
-    name = fingerprint({"encoder": dict(encoder.recipe), "texts": texts})
-    path = Path(cache_dir) / "embeddings" / f"{name}.npy"
-    if (cached := _load_vectors(path, len(texts))) is not None:
-        return cached
-    vectors = encoder.encode_products(texts)
-    with atomic_path(path) as temporary, temporary.open("wb") as file:
-        np.save(file, vectors, allow_pickle=False)
-    return vectors
-
-
-def nearest(queries: np.ndarray, products: np.ndarray, order: np.ndarray, k: int) -> np.ndarray:
-    """Indices [q, k] of the products with the highest inner product, best first.
-
-    Args:
-        queries: [q, d].
-        products: [n, d].
-        order: [n], the tie-breaker: of products whose scores agree, the lowest comes first.
-    """
-    on_gpu = faiss.get_num_gpus() > 0
-    index = _flat_index(products, on_gpu)
-    widest = min(len(products), GPU_WIDTH) if on_gpu else len(products)
-    k = min(k, widest)
-    width = min(k + TIE_MARGIN, widest)
-    while True:
-        scores, places = index.search(queries, width)  # [q, width] each
-        scores = np.round(scores, DECIMALS)
-        if width == widest or bool(np.all(scores[:, -1] < scores[:, k - 1])):
-            break
-        width = min(2 * width, widest)  # the ties at the edge may go on
-    ranked = np.lexsort((order[places], -scores), axis=-1)[:, :k]  # [q, k]
-    return np.take_along_axis(places, ranked, axis=1)
-
-
-def _flat_index(products: np.ndarray, on_gpu: bool) -> faiss.Index:
-    index: faiss.Index = faiss.IndexFlatIP(products.shape[1])
-    if on_gpu:
-        index = faiss.index_cpu_to_all_gpus(index)
-    index.add(products)
-    return index
-
-
-def _load_vectors(path: Path, rows: int) -> np.ndarray | None:
-    """Cached vectors, or None where there are none or the file is damaged (which is logged)."""
-    if not path.exists():
-        return None
-    try:
-        vectors = np.load(path, mmap_mode="r", allow_pickle=False)
-        if vectors.ndim == 2 and len(vectors) == rows and vectors.dtype == np.float32:
-            return vectors
-        problem = f"it holds {vectors.dtype} {vectors.shape}, expected float32 of {rows} rows"
-    except (ValueError, EOFError, OSError) as error:
-        problem = str(error)
-    log.warning("the cached vectors %s are damaged (%s) and are made again", path, problem)
-    return None
+    """Vectors float32 [n, d] of the products in the corpus's own order, kept in `cache_dir`."""
+    store = embed_corpus(encoder, corpus, cache_dir, EmbeddingSettings(dtype="float32"))
+    return store.read()[id_order(list(corpus))]

@@ -4,10 +4,11 @@ Scores that agree to `DECIMALS` are ties. Score and tie-breaker together make on
 so "the best k" is a strict order over integers: the best of two sets are the best of their bests,
 and the cut into blocks cannot change the result.
 
-On a CPU the scores of a tile come from one matrix product. Once k products have been seen, the
-k-th best bounds what can still enter, so a later tile costs one comparison per score and a
-selection among the few that pass. (FAISS's own CPU search takes as long, and leaves ties to chance
-where they are cut.) Where FAISS sees a GPU, it searches block by block.
+On a CPU a tile is scored by one matrix product in float32. Once k products have been seen, the k-th
+best bounds what can still enter, so a later tile costs one comparison per score and a look at the
+few that pass. These are scored again in float64: their float32 scores differ in the last bits with
+the shape of the block, and so would ties. (FAISS's own CPU search takes as long, without that, and
+leaves ties to chance where they are cut.) Where FAISS sees a GPU, it proposes the few of a block.
 """
 
 import faiss
@@ -25,7 +26,10 @@ DENSE_SHARE = 8  # beyond one score in so many that pass, picking them out costs
 TIE_MARGIN = 28  # products that a GPU fetches beyond k, so that ties at the edge show
 GPU_WIDTH = 2048  # products that FAISS can fetch per query on a GPU
 
-SCALE = np.float32(10**DECIMALS)
+PAIR_BYTES = 64 * 2**20  # of the vectors that are scored again at a time
+
+SCALE = 10.0**DECIMALS
+NOISE = 20  # units of the last decimal by which float32 scores of unit vectors may be off
 ORDER_BITS = 31
 ORDER_MASK = 2**ORDER_BITS - 1
 UNITS = 2**31  # bound on a score in units of the last decimal, so that a key fits an int64
@@ -41,15 +45,15 @@ def nearest(
 ) -> np.ndarray:
     """Places [q, min(k, n)] of the products with the highest inner product, best first.
 
-    Memory besides the results: on a GPU a block of at most `block_bytes` as float32; on a CPU a
-    block of at most `TILE_ROWS` rows and `block_bytes`, 16 MB of scores, and at worst (all scores
-    tie) some 200 MB more while candidates are picked from them.
+    Memory besides the results: a block of at most `block_bytes` as float32 (on a CPU also of at
+    most `TILE_ROWS` rows), 16 MB of its scores and at most some 300 MB while candidates are
+    picked from them, whatever the numbers of queries and products.
 
     Args:
         queries: float32 [q, d].
-        products: [n, d], float16 or float32; scores are of their float32 values.
+        products: [n, d], float16 or float32, of about unit length as the queries are.
         order: [n], each of 0..n-1 once: of products that tie, the lowest comes first.
-        k: products wanted per query.
+        k: products wanted per query, at least 1.
         block_bytes: of product vectors as float32.
 
     Raises:
@@ -79,39 +83,71 @@ def _update(
     best: np.ndarray, queries: np.ndarray, vectors: np.ndarray, ranks: np.ndarray
 ) -> np.ndarray:
     """The best keys [q, k] after one more block of vectors [b, d] with ranks [b]."""
-    parts = []
+    parts = [best[:0]]
     for start in range(0, len(queries), TILE_QUERIES):
-        tile = slice(start, start + TILE_QUERIES)
-        scores = _scores(queries[tile], vectors)
-        parts.append(_best(best[tile], _candidates(scores, ranks, best[tile])))
-    return np.concatenate(parts) if parts else best
+        tile, known = queries[start : start + TILE_QUERIES], best[start : start + TILE_QUERIES]
+        scores = (torch.from_numpy(tile) @ torch.from_numpy(vectors).T).numpy()  # [t, b]
+        passing = ~(scores <= _floor(known)[:, None])  # NaN passes, to be refused
+        if np.count_nonzero(passing) * DENSE_SHARE > passing.size:
+            keys = _keys(tile.astype(np.float64) @ vectors.astype(np.float64).T, ranks)
+        else:
+            flat = np.flatnonzero(passing)  # several times as fast as nonzero
+            keys = _sparse_keys(tile, vectors, ranks, *np.divmod(flat, len(vectors)))
+        parts.append(_best(known, keys))
+    return np.concatenate(parts)
 
 
-def _scores(queries: np.ndarray, vectors: np.ndarray) -> np.ndarray:
-    """Inner products float32 [q, b]."""
-    return (torch.from_numpy(queries) @ torch.from_numpy(vectors).T).numpy()
-
-
-def _candidates(scores: np.ndarray, ranks: np.ndarray, best: np.ndarray) -> np.ndarray:
-    """Keys [q, c] of all scores [q, b] that may enter `best` [q, k], filled up with LOWEST."""
-    passing = scores > _floor(best)[:, None]
-    if np.count_nonzero(passing) * DENSE_SHARE > scores.size:
-        return _keys(scores, ranks)
-    flat = np.flatnonzero(passing)
-    rows, columns = np.divmod(flat, scores.shape[1])
-    counts = np.bincount(rows, minlength=len(scores))  # [q]
-    within = np.arange(len(flat)) - np.repeat(np.cumsum(counts) - counts, counts)
-    keys = np.full((len(scores), counts.max(initial=0)), LOWEST)
-    keys[rows, within] = _keys(scores.reshape(-1)[flat], ranks[columns])
-    return keys
+def _update_gpu(
+    best: np.ndarray, queries: np.ndarray, vectors: np.ndarray, ranks: np.ndarray
+) -> np.ndarray:
+    """What `_update` gives, by FAISS on a GPU; rows whose ties it cuts are done on the CPU."""
+    width = min(best.shape[1] + TIE_MARGIN, len(vectors))
+    scores, columns = faiss.knn_gpu(
+        faiss.StandardGpuResources(), queries, vectors, width, metric=faiss.METRIC_INNER_PRODUCT
+    )  # [q, width] each, best first
+    rows, slots = np.nonzero(~(scores <= _floor(best)[:, None]))
+    updated = _best(best, _sparse_keys(queries, vectors, ranks, rows, columns[rows, slots]))
+    if width < len(vectors):  # what was cut off is no better than the last that was not
+        cut = scores[:, -1] > _floor(updated)
+        updated[cut] = _update(best[cut], queries[cut], vectors, ranks)
+    return updated
 
 
 def _floor(best: np.ndarray) -> np.ndarray:
-    """A float32 score [q] that everything surpasses which may yet enter `best` [q, k]."""
+    """A float32 score [q]; what may yet enter `best` [q, k] scores above it, noise included."""
     lowest = best.min(axis=1)
     units = (lowest >> ORDER_BITS).astype(np.float64)
-    floor = (units - 1 - np.abs(units) * 2**-22) / SCALE  # below all that rounds to it
+    floor = (units - NOISE - np.abs(units) * 2**-20) / SCALE
     return np.where(lowest == LOWEST, -np.inf, floor).astype(np.float32)
+
+
+def _sparse_keys(
+    queries: np.ndarray,
+    vectors: np.ndarray,
+    ranks: np.ndarray,
+    rows: np.ndarray,
+    columns: np.ndarray,
+) -> np.ndarray:
+    """Keys [q, c] of the pairs of query `rows` [p] (sorted) and vector `columns` [p].
+
+    Queries with fewer than c pairs are filled up with LOWEST.
+    """
+    step = max(1, PAIR_BYTES // (FLOAT_BYTES * queries.shape[1]))
+    scores = np.empty(len(rows))
+    for start in range(0, len(rows), step):
+        part = slice(start, start + step)
+        np.einsum(
+            "pd,pd->p",
+            queries[rows[part]],
+            vectors[columns[part]],
+            dtype=np.float64,
+            out=scores[part],
+        )
+    counts = np.bincount(rows, minlength=len(queries))  # [q]
+    within = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
+    keys = np.full((len(queries), counts.max(initial=0)), LOWEST)
+    keys[rows, within] = _keys(scores, ranks[columns])
+    return keys
 
 
 def _keys(scores: np.ndarray, ranks: np.ndarray) -> np.ndarray:
@@ -128,24 +164,4 @@ def _keys(scores: np.ndarray, ranks: np.ndarray) -> np.ndarray:
 def _best(best: np.ndarray, keys: np.ndarray) -> np.ndarray:
     """The k highest of keys [q, k] and keys [q, c], in no order."""
     k, joined = best.shape[1], np.concatenate([best, keys], axis=1)
-    if keys.shape[1] == 0 or k == 0:
-        return best
     return np.partition(joined, joined.shape[1] - k, axis=1)[:, -k:]
-
-
-def _update_gpu(
-    best: np.ndarray, queries: np.ndarray, vectors: np.ndarray, ranks: np.ndarray
-) -> np.ndarray:
-    """What `_update` gives, by FAISS on a GPU; rows whose ties it cuts are done on the CPU."""
-    k = best.shape[1]
-    width = min(k + TIE_MARGIN, len(vectors))
-    scores, places = faiss.knn_gpu(
-        faiss.StandardGpuResources(), queries, vectors, width, metric=faiss.METRIC_INNER_PRODUCT
-    )  # [q, width] each, best first
-    keys = _keys(scores, ranks[places])
-    updated = _best(best, keys)
-    if width < len(vectors):  # what was cut off is no better than the last that was not
-        cut = scores[:, -1] > _floor(updated)
-        if cut.any():
-            updated[cut] = _update(best[cut], queries[cut], vectors, ranks)
-    return updated
