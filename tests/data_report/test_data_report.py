@@ -252,6 +252,11 @@ def test_each_category_has_a_bar_within_and_one_across() -> None:
     assert [label.get_text() for label in axes.get_yticklabels()] == ["Pens (4)", "Inks (1)"]
 
 
+def test_a_category_may_have_any_name() -> None:
+    (axes,) = categories_figure(choose_categories([replace(PENS, category="$_5$")], 1)).axes
+    assert axes.get_yticklabels()[0].get_text() == r"\$ 5\$ (4)"
+
+
 def test_the_histogram_draws_its_bins() -> None:
     bins = length_bins(KeptLengths(Counter({0: 2, 2: 1}), Counter({1: 3})))
     (axes,) = lengths_figure(bins, "Pens").axes

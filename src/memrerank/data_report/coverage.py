@@ -7,6 +7,7 @@ from memrerank.data.instances import NEGATIVES, sample_instances
 from memrerank.retrieval.pools import recall_at_k
 from memrerank.schema import Benchmark, Pool, Query, Split
 
+REPEATED = "instances_with_repeated_negatives"  # as `sample_instances` counts them
 CUTOFFS = (1, 5, 10, 20, 50, 100)  # of recall; those up to the size of the pool are told
 
 
@@ -58,9 +59,6 @@ def measure_coverage(
             )
         )
     return rows
-
-
-REPEATED = "instances_with_repeated_negatives"  # as `sample_instances` counts them
 
 
 def is_eligible(query: Query, pool: Pool) -> bool:

@@ -104,4 +104,4 @@ def _recall_axes(panel: Axes, cutoffs: Sequence[int]) -> None:
 
 
 def _spaced(category: str) -> str:
-    return category.replace("_", " ")
+    return category.replace("_", " ").replace("$", r"\$")  # matplotlib reads $...$ as formulas
