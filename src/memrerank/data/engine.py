@@ -1,5 +1,6 @@
 """DuckDB as it is used here: bounded memory, a spill folder, results as Parquet files."""
 
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -40,7 +41,8 @@ def connect(settings: EngineSettings, folder: Path) -> Iterator[duckdb.DuckDBPyC
             connection.execute(f"SET threads = {int(settings.threads)}")
         spill = settings.spill_dir or folder / "spill"
         connection.execute(f"SET temp_directory = {literal(str(spill))}")
-        connection.execute("SET enable_progress_bar = false")
+        bar = sys.stderr.isatty()  # appears after two seconds of one query
+        connection.execute(f"SET enable_progress_bar = {str(bar).lower()}")
         yield connection
 
 

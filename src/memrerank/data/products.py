@@ -8,6 +8,7 @@ from typing import NamedTuple
 import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
+from tqdm import tqdm
 
 from memrerank.data.corpus import Corpus, write_corpus
 from memrerank.data.engine import view
@@ -16,6 +17,7 @@ from memrerank.data.text import product_text
 from memrerank.schema import Product
 
 BATCH = 16_384  # rows in memory at once
+PROGRESS_FROM = 200_000  # products; fewer take seconds
 TEXT_SCHEMA = pa.schema(
     [
         ("id", pa.string()),
@@ -52,9 +54,14 @@ def make_texts(steps: Steps, products: Artifact, max_words: int) -> Artifact:
     def build(connection: duckdb.DuckDBPyConnection, out: Path) -> Mapping[str, int]:
         view(connection, "products", [products.path])
         counts: Counter[str] = Counter()
+        ((total,),) = connection.execute("SELECT count(*) FROM products").fetchall()
         cursor = connection.execute(f"SELECT {COLUMNS} FROM products ORDER BY id")
-        with pq.ParquetWriter(out, TEXT_SCHEMA, compression="zstd") as writer:
+        with (
+            pq.ParquetWriter(out, TEXT_SCHEMA, compression="zstd") as writer,
+            tqdm(total=total, desc="product texts", disable=total < PROGRESS_FROM) as bar,
+        ):
             while rows := cursor.fetchmany(BATCH):
+                bar.update(len(rows))
                 made = [_text_row(ProductRow(*row), max_words, counts) for row in rows]
                 columns = [list(column) for column in zip(*made, strict=True)]
                 writer.write_table(pa.table(columns, schema=TEXT_SCHEMA))
@@ -89,7 +96,11 @@ def make_corpus(steps: Steps, texts: Artifact) -> Corpus:
 
     def build(connection: duckdb.DuckDBPyConnection, out: Path) -> None:
         view(connection, "texts", [texts.path])
-        write_corpus(out, _products(connection, "SELECT * FROM texts WHERE in_corpus ORDER BY id"))
+        total = texts.counts["products_in_the_corpus"]
+        products = _products(connection, "SELECT * FROM texts WHERE in_corpus ORDER BY id")
+        write_corpus(
+            out, tqdm(products, desc="corpus", total=total, disable=total < PROGRESS_FROM)
+        )
 
     artifact = steps.run("corpus", {"texts": texts.sha256}, build, suffix=".arrow")
     return Corpus.open(artifact.path, artifact.sha256)

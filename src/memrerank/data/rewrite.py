@@ -10,6 +10,7 @@ Rewrites come from a language model (`rewrite_queries`, `data.rewrite=llm`) or f
 """
 
 import html
+import json
 import logging
 import re
 import unicodedata
@@ -19,10 +20,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Protocol
 
+import duckdb
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from tqdm import tqdm
 
-from memrerank.data.jsonl import first_fault, line_check
+from memrerank.data.readers import Kind, read_rows
 from memrerank.errors import DataError, JudgeError
 from memrerank.escaping import escape_text
 from memrerank.responses import ResponseStore
@@ -238,24 +240,24 @@ def read_rewrites(path: Path, query_ids: Collection[str]) -> dict[str, str]:
         DataError: the file is missing or a line is broken, blank or given twice (`file:line`), or
             a query has no line.
     """
-    if not path.is_file():
-        raise DataError(f"data.rewrites={path}: there is no such file")
+    if not path.is_file() or path.suffix != ".jsonl":
+        raise DataError(f"data.rewrites={path}: there is no such file that ends in .jsonl")
+    with duckdb.connect() as connection:  # every line is checked before any is used
+        read_rows(connection, "rows", [path], {"query_id": Kind.text, "text": Kind.text})
     texts: dict[str, str] = {}
-    sound = line_check({"query_id": str, "text": str})
-
-    def check(record: Any) -> str | None:
-        if fault := sound(record):
-            return fault
-        query_id, text = record["query_id"], " ".join(record["text"].split())
-        if not text:
-            return f"the text of query {query_id!r} is blank"
-        if query_id in texts:
-            return f"query {query_id!r} was given before; keep one line of it"
-        texts[query_id] = text
-        return None
-
-    if fault := first_fault(path, check):
-        raise DataError(fault)
+    with path.open(encoding="utf-8-sig") as file:
+        for number, line in enumerate(file, start=1):
+            if not line.strip():
+                continue
+            record = json.loads(line)
+            query_id, text = record["query_id"], " ".join(record["text"].split())
+            if not text:
+                raise DataError(f"{path}:{number}: the text of query {query_id!r} is blank")
+            if query_id in texts:
+                raise DataError(
+                    f"{path}:{number}: query {query_id!r} was given before; keep one line of it"
+                )
+            texts[query_id] = text
     if missing := sorted(set(query_ids) - texts.keys()):
         raise DataError(
             f"{path}: {len(missing)} of {len(set(query_ids))} queries have no rewrite, the first "

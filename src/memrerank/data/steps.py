@@ -8,6 +8,7 @@ record counts as made. A killed run therefore leaves nothing that a later one co
 
 import json
 import logging
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -65,8 +66,10 @@ class Steps:
         path = self.folder / f"{name}-{key[:16]}{suffix}"
         artifact = self._load(path)
         if artifact is None:
-            log.info("data step %s", name)
+            log.info("data step %s ...", name)
+            started = time.perf_counter()
             artifact = self._make(path, inputs, build)
+            log.info("data step %s: %.1f s %s", name, time.perf_counter() - started, artifact.counts)
         self.done[name] = artifact
         return artifact
 
