@@ -23,7 +23,8 @@ from memrerank.data.readers.kinds import Columns, Kind, in_range, quoted, range_
 from memrerank.errors import DataError
 
 INTEGER = re.compile("0|-?[1-9][0-9]{0,30}", re.ASCII)
-LONGEST_VALUE = 2_000_000  # characters; DuckDB takes lines of as many bytes
+NO_VALUE = "\ufffe"  # which no text has: Unicode keeps it free
+LONGEST = 2_000_000  # bytes of a row that DuckDB takes
 
 
 def select(connection: duckdb.DuckDBPyConnection, path: Path, columns: Columns) -> str:
@@ -36,12 +37,16 @@ def select(connection: duckdb.DuckDBPyConnection, path: Path, columns: Columns) 
     _require(path, header, columns)
     place = {name: f"c{number}" for number, name in enumerate(header)}
     values = [
-        (place[name] if kind is Kind.text else f"TRY_CAST({place[name]} AS BIGINT)")
+        (
+            f"nullif({place[name]}, '')"
+            if kind is Kind.text
+            else f"TRY_CAST({place[name]} AS BIGINT)"
+        )
         + f" AS {quoted(name)}"
         for name, kind in columns.fields.items()
     ]
     texts = [
-        (f"to_json({place[name]})" if name in place else "NULL") + f" AS {quoted(name)}"
+        (f"to_json(nullif({place[name]}, ''))" if name in place else "NULL") + f" AS {quoted(name)}"
         for name in columns.optional
     ]
     checks = [
@@ -54,21 +59,25 @@ def select(connection: duckdb.DuckDBPyConnection, path: Path, columns: Columns) 
 
 
 def _scan(path: Path, width: int) -> str:
-    """SQL that reads all columns as text, under the names c0, c1, ..."""
+    """SQL that reads all columns as text, under the names c0, c1, ...
+
+    With an empty `nullstr`, DuckDB would let pass empty values beyond the header's.
+    """
     columns = ", ".join(f"{literal(f'c{number}')}: 'VARCHAR'" for number in range(width))
     return f"""
         read_csv({sql_path(path)}, auto_detect = false, header = true, delim = ',', quote = '"',
-                 escape = '"', hive_partitioning = false, columns = {{{columns}}})
+                 escape = '"', nullstr = '{NO_VALUE}', hive_partitioning = false,
+                 columns = {{{columns}}})
     """
 
 
 def _check(value: str, kind: Kind, nullable: bool) -> str:
     if kind is Kind.text:
-        return "true" if nullable else f"{value} IS NOT NULL"
+        return "true" if nullable else f"coalesce({value} <> '', false)"
     number = f"TRY_CAST({value} AS BIGINT)"
     # DuckDB also casts '1e3', ' 7 ' and '2.6'; only what it would write itself is an integer.
     check = f"coalesce(CAST({number} AS VARCHAR) = {value}, false) AND {in_range(number, kind)}"
-    return f"({value} IS NULL OR ({check}))" if nullable else f"({check})"
+    return f"({value} = '' OR ({check}))" if nullable else f"({check})"
 
 
 def count(connection: duckdb.DuckDBPyConnection, path: Path) -> int:
@@ -111,7 +120,7 @@ def _require(path: Path, header: list[str], columns: Columns) -> None:
 
 def first_fault(connection: duckdb.DuckDBPyConnection, path: Path, columns: Columns) -> str | None:
     """`path:line: what is wrong` for the first row at fault, by the line where it starts."""
-    number = 0
+    number = 1
     try:
         with _open(path) as file, _long_values():
             lines = _Lines(file)
@@ -130,17 +139,17 @@ def first_fault(connection: duckdb.DuckDBPyConnection, path: Path, columns: Colu
     except csv.Error as error:
         return f"{path}:{number}: malformed CSV ({error}); is a quote missing or not doubled?"
     except UNREADABLE as error:
-        return damaged(path, number, error)
+        return damaged(path, number - 1, error)
 
 
 def _row_fault(row: list[str], header: list[str], columns: Columns) -> str | None:
     """What is wrong with a row, or None; the header itself is a row too."""
     try:
-        "".join(row).encode()
+        size = len("".join(row).encode())
     except UnicodeEncodeError:
         return "invalid UTF-8; write the file in UTF-8"
-    if not row and len(header) == 1:
-        row = [""]  # in a file of one column, a blank line is a row
+    if size > LONGEST:
+        return f"malformed CSV (a row of {size} bytes); is a quote missing or not doubled?"
     if not row or row is header:
         return None
     if len(row) != len(header):
@@ -197,7 +206,7 @@ def _open(path: Path) -> TextIO:
 @contextmanager
 def _long_values() -> Iterator[None]:
     """Lets Python's reader take values as long as DuckDB's."""
-    before = csv.field_size_limit(LONGEST_VALUE)
+    before = csv.field_size_limit(LONGEST)
     try:
         yield
     finally:

@@ -1,5 +1,6 @@
 """JSON Lines: one JSON object a line; blank lines are not rows."""
 
+import codecs
 import json
 from pathlib import Path
 from typing import Any
@@ -72,6 +73,7 @@ def first_fault(connection: duckdb.DuckDBPyConnection, path: Path, columns: Colu
     try:
         with open_binary(path) as file:
             for number, line in enumerate(file, start=1):
+                line = line.removeprefix(codecs.BOM_UTF8) if number == 1 else line
                 if line.strip() and (fault := _line_fault(line, columns)):
                     return f"{path}:{number}: {fault}"
     except UNREADABLE as error:
@@ -81,7 +83,7 @@ def first_fault(connection: duckdb.DuckDBPyConnection, path: Path, columns: Colu
 
 def _line_fault(line: bytes, columns: Columns) -> str | None:
     try:
-        record = json.loads(line.decode("utf-8"), parse_constant=_refuse_constant)
+        record = json.loads(line.rstrip().decode("utf-8"), parse_constant=_refuse_constant)
         json.dumps(record, ensure_ascii=False).encode()
     except UnicodeDecodeError as error:
         return f"invalid UTF-8 at byte {error.start + 1} of the line"

@@ -71,11 +71,15 @@ def read_schema(connection: duckdb.DuckDBPyConnection, path: Path) -> dict[str, 
             f"DESCRIBE SELECT * EXCLUDE file_row_number FROM {_scan(path)}"
         ).fetchall()
     except duckdb.Error as error:
-        raise DataError(
-            f"{path}: cannot be read as Parquet ({first_line(error)}); "
-            "the file is damaged or was not copied whole: fetch it again"
-        ) from error
+        raise DataError(f"{path}: {_damaged(error)}") from error
     return {row[0]: row[1] for row in rows}
+
+
+def _damaged(error: duckdb.Error) -> str:
+    return (
+        f"cannot be read as Parquet ({first_line(error)}); "
+        "the file is damaged or was not copied whole: fetch it again"
+    )
 
 
 def _require(path: Path, schema: dict[str, str], columns: Columns) -> None:
@@ -103,10 +107,7 @@ def first_fault(connection: duckdb.DuckDBPyConnection, path: Path, columns: Colu
                 WHERE NOT ({_check(columns)}) ORDER BY file_row_number LIMIT 1"""
         ).fetchone()
     except duckdb.Error as error:
-        return (
-            f"{path}: cannot be read ({first_line(error)}); "
-            "the file is damaged or was not copied whole: fetch it again"
-        )
+        return f"{path}: {_damaged(error)}"
     if row is None:
         return None
     for (name, kind), value in zip(columns.fields.items(), row[1:], strict=True):

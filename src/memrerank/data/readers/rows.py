@@ -1,5 +1,6 @@
 """`read_rows`: a file of any format, as a table whose every row has been checked."""
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -82,6 +83,8 @@ def _add_file(
     format = _format_of(path)
     if not path.is_file():
         raise DataError(f"{path} does not exist or is no file")
+    if not os.access(path, os.R_OK):
+        raise DataError(f"{path} may not be read; change its permissions")
     names = ", ".join(map(quoted, (*columns.fields, *columns.optional)))
     try:
         relation = format.select(connection, path, columns)
@@ -99,7 +102,9 @@ def _add_file(
         ) from error
     except (duckdb.Error, *UNREADABLE) as error:
         fault = format.first_fault(connection, path, columns)
-        raise DataError(fault or f"{path}: cannot be read: {first_line(error)}") from error
+        if fault is None:
+            fault = f"{path}: cannot be read ({first_line(error)}); is it damaged?"
+        raise DataError(fault) from error
 
 
 def _format_of(path: Path) -> Format:
