@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 ROOT = Path(__file__).parent.parent
-PIN = re.compile(r"([A-Za-z0-9][\w.-]*)==([\w.]+)")
+PIN = re.compile(r"([A-Za-z0-9][\w.-]*)(?:\[[\w,-]+\])?==([\w.]+)")
 
 
 def _canonical(name: str) -> str:
@@ -46,7 +46,13 @@ def test_every_library_that_the_package_imports_is_pinned() -> None:
         if not any(_canonical(owner) in pins for owner in providers.get(name, []))
     }
     # httpx2 is how the openai client hands over a response: it comes, in its version, with openai.
-    assert unpinned.keys() <= {"httpx2"}, unpinned
+    # ray is only imported where `retrieval.engine=ray` asks for it.
+    assert unpinned.keys() <= {"httpx2", "ray"}, unpinned
+
+
+def test_ray_is_an_extra_of_its_own_in_the_version_that_is_tested() -> None:
+    assert _pins("requirements-ray.txt") == {"ray": _pins("requirements-dev.txt")["ray"]}
+    assert "ray" not in _pins("requirements.txt")
 
 
 @pytest.mark.parametrize("file", ["requirements.txt", "requirements-dev.txt"])

@@ -6,24 +6,38 @@ actors read the one and write to the other, and what travels through Ray is numb
 
 import importlib.util
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from typing import Any
 
+from memrerank import errors
 from memrerank.errors import ConfigError, MemrerankError
 from memrerank.retrieval.embedding import EmbeddingJob, Report
 
 
 class ShardActor:
-    """A Ray actor's state: an encoder and a corpus, loaded once."""
+    """A Ray actor's state: encoder and corpus, loaded with the first shard."""
 
     def __init__(self, job: EmbeddingJob) -> None:
-        self.make = job.open()
+        self.job = job
+
+    @cached_property
+    def make(self) -> Callable[[int, Report], None]:
+        """Makes the shard of a number."""
+        return self.job.open()
 
     def __call__(self, row: dict[str, Any]) -> dict[str, Any]:
+        """Makes a row's shard; errors of the project's own come back as values.
+
+        Ray wraps what an actor raises in its own exceptions, with no way back to the first.
+        """
         rows: list[int] = []
-        self.make(int(row["shard"]), rows.append)
-        return {"shard": row["shard"], "rows": sum(rows)}
+        try:
+            self.make(int(row["shard"]), rows.append)
+        except MemrerankError as error:
+            return {"rows": 0, "error": type(error).__name__, "message": str(error)}
+        return {"rows": sum(rows), "error": "", "message": ""}
 
 
 def run_ray(job: EmbeddingJob, shards: Sequence[int], workers: int, report: Report) -> None:
@@ -34,6 +48,7 @@ def run_ray(job: EmbeddingJob, shards: Sequence[int], workers: int, report: Repo
     Raises:
         ConfigError: Ray is not installed.
         MemrerankError: an actor raised one.
+        RayError: an actor failed otherwise; the message holds its traceback.
     """
     if importlib.util.find_spec("ray") is None:
         raise ConfigError(
@@ -42,7 +57,6 @@ def run_ray(job: EmbeddingJob, shards: Sequence[int], workers: int, report: Repo
         )
     with _ray(workers) as ray:
         from ray.data import ActorPoolStrategy, DataContext
-        from ray.exceptions import RayError
 
         DataContext.get_current().enable_progress_bars = False  # ours counts products
         gpus = ray.cluster_resources().get("GPU", 0)
@@ -55,21 +69,21 @@ def run_ray(job: EmbeddingJob, shards: Sequence[int], workers: int, report: Repo
             num_cpus=1,
             num_gpus=1 if gpus >= workers else 0,
         )
-        try:
-            for row in rows.iter_rows():
-                report(row["rows"])
-        except RayError as error:
-            raise _first_cause(error) from error
+        if (failed := _first_failure(rows, report)) is not None:
+            raise getattr(errors, failed["error"], MemrerankError)(failed["message"])
 
 
-def _first_cause(error: BaseException) -> BaseException:
-    """The project's own error that an actor raised, if that is what is behind Ray's."""
-    cause: BaseException | None = error
-    while cause is not None:
-        if isinstance(cause, MemrerankError):
-            return type(cause)(*cause.args) if cause is error else cause
-        cause = getattr(cause, "cause", None) or cause.__cause__
-    return error
+def _first_failure(rows: Any, report: Report) -> dict[str, Any] | None:
+    """Runs a dataset to its end or to its first failed row, which is returned.
+
+    Returning drops the iterator, on which Ray stops the actors. An exception from here would hold
+    on to it, and with it the actors and their cores.
+    """
+    for row in rows.iter_rows():
+        if row["error"]:
+            return dict(row)
+        report(row["rows"])
+    return None
 
 
 @contextmanager
