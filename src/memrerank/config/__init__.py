@@ -116,6 +116,9 @@ def register() -> None:
         store.store(group=group, name=name, node=schema)
     for label, name in CATEGORIES.items():
         store.store(group="category", name=label, node=CategoryConfig(name=name, label=label))
+    # A shop of one's own has categories of its own: category=other category.name=Garden
+    other = CategoryConfig(name=MISSING, label="${category.name}")
+    store.store(group="category", name="other", node=other)
     for target in Target:
         store.store(group="target", name=target.value, node=TargetConfig(name=target))
     for kind in CorpusKind:
