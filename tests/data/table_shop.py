@@ -2,6 +2,7 @@
 
 import csv
 import gzip
+import io
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -63,16 +64,15 @@ def write_table(path: Path, rows: Rows) -> Path:
         columns = {name: [row.get(name) for row in rows] for name in names}
         pq.write_table(pa.table(columns), path, row_group_size=2)
         return path
-    opened = (
-        gzip.open(path, "wt", newline="") if path.suffix == ".gz" else path.open("w", newline="")
-    )
-    with opened as file:
-        if ".jsonl" in path.name:
-            file.writelines(json.dumps(row) + "\n" for row in rows)
-        else:
-            writer = csv.DictWriter(file, names)
-            writer.writeheader()
-            writer.writerows(rows)
+    text = io.StringIO(newline="")
+    if ".jsonl" in path.name:
+        text.writelines(json.dumps(row) + "\n" for row in rows)
+    else:
+        writer = csv.DictWriter(text, names)
+        writer.writeheader()
+        writer.writerows(rows)
+    content = text.getvalue().encode()
+    path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
     return path
 
 

@@ -59,7 +59,7 @@ def jsonl_cells(connection: duckdb.DuckDBPyConnection, path: Path, table: Table)
     """A file of one JSON object a line. A column is there when any object has its key.
 
     Raises:
-        BrokenTableError: a column is missing.
+        BrokenTableError: a column is missing, or there is no object.
         duckdb.Error: the file cannot be read.
     """
     keys = connection.execute(
@@ -67,6 +67,8 @@ def jsonl_cells(connection: duckdb.DuckDBPyConnection, path: Path, table: Table)
             FROM read_ndjson_objects({sql_path(path)}, hive_partitioning = false) ORDER BY key"""
     ).fetchall()
     found = [key for (key,) in keys]
+    if not found:
+        raise BrokenTableError(path, ["no line holds a JSON object with a key"])
     _require(path, table, found)
     names = [name for name in table.columns if name in found]
     types = ", ".join(f"{literal(name)}: 'JSON'" for name in names)
