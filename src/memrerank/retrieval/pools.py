@@ -7,13 +7,14 @@ from collections.abc import Iterable, Mapping, MutableMapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+from memrerank.data.corpus import as_corpus
 from memrerank.errors import ConfigError
 from memrerank.schema import Benchmark, Pool, Product, Query
 from memrerank.storage import atomic_path, canonical_json, fingerprint
 
 log = logging.getLogger(__name__)
 
-FORMAT = 1  # raise it when old cache files shall not be read any more
+FORMAT = 2  # raise it when old cache files shall not be read any more
 
 
 class Retriever(Protocol):
@@ -90,7 +91,7 @@ def _pools_fingerprint(
     return fingerprint(
         {
             "format": FORMAT,
-            "products": [[product.id, product.text] for product in corpus.values()],
+            "products": as_corpus(corpus).fingerprint,
             "queries": [[query.id, query.text] for query in queries],
             "retriever": retriever.settings(),
             "k": k,
