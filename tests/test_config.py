@@ -228,10 +228,14 @@ def test_a_held_out_retriever_is_not_trained_on(overrides: list[str]) -> None:
     pipeline.check_training_retrievers(cfg)
 
 
-def test_a_held_out_retriever_may_be_evaluated() -> None:
-    cfg = config("retriever=linq")
+@pytest.mark.parametrize("own", [[], ["retriever=minilm", "retriever.held_out=true"]])
+def test_a_held_out_retriever_does_not_choose_the_checkpoint(own: list[str]) -> None:
+    cfg = config(*(own or ["retriever=linq"]))
+    cfg.retrieval.train = ["bm25"]
+    with pytest.raises(ConfigError, match=r"^retriever: \w+ is held out.*evaluate with it, or set"):
+        pipeline.check_training_retrievers(cfg)
+    cfg.retrieval.allow_held_out = True
     pipeline.check_training_retrievers(cfg)
-    assert cfg.retriever.held_out
 
 
 def test_an_unknown_training_retriever_lists_the_known_ones() -> None:

@@ -87,14 +87,19 @@ def make_retriever(cfg: Config, name: str) -> Retriever:
 def check_training_retrievers(cfg: Config) -> None:
     """Refuses held-out and unknown retrievers for training before any of them is loaded.
 
+    A held-out retriever may neither fill training instances nor rank the dev queries that choose
+    the checkpoint: both would show it to what it is later to be a fair test of.
+
     Raises:
         ConfigError: names the retriever, and the switch or the known ones.
     """
-    for name in cfg.retrieval.train:
+    uses = [(name, "retrieval.train", "Remove it") for name in cfg.retrieval.train]
+    uses.append((cfg.retriever.name, "retriever", "Train with another and evaluate with it"))
+    for name, setting, remedy in uses:
         if retriever_node(cfg, name).held_out and not cfg.retrieval.allow_held_out:
             raise ConfigError(
-                f"retrieval.train: {name} is held out: it may be evaluated, not trained on. Remove "
-                "it, or set retrieval.allow_held_out=true"
+                f"{setting}: {name} is held out: it may be evaluated, but neither trained on nor "
+                f"used to choose the checkpoint. {remedy}, or set retrieval.allow_held_out=true"
             )
 
 

@@ -1,9 +1,11 @@
 """Sentence encoders whose recipe (pooling, template, window) is stated, not guessed from files."""
 
 import importlib.util
+import inspect
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,6 +14,7 @@ from memrerank.errors import ConfigError
 
 POOLINGS = ("cls", "mean", "lasttoken")
 PADDING_SIDES = ("left", "right")
+DTYPES = ("float32", "float16", "bfloat16")
 PACKAGE_PREFIX = "package:"
 PACKAGE_FOLDER = "model"
 PROGRESS_FROM = 2_000  # texts; shorter calls finish before a bar would tell anything
@@ -30,6 +33,7 @@ class SentenceEncoder:
         batch_size: texts per forward pass.
         padding_side: `left` or `right`.
         device: a torch device, or `auto` for CUDA where there is one.
+        dtype: of the weights, `float32`, `float16` or `bfloat16`; vectors are float32 always.
 
     Raises:
         ConfigError: a setting cannot work, or the package or folder is missing.
@@ -44,9 +48,11 @@ class SentenceEncoder:
         batch_size: int = 64,
         padding_side: str = "right",
         device: str = "auto",
+        dtype: str = "float32",
     ) -> None:
         _check_choice("pooling", pooling, POOLINGS)
         _check_choice("padding_side", padding_side, PADDING_SIDES)
+        _check_choice("dtype", str(dtype), DTYPES)
         if max_length < 8 or batch_size < 1:
             raise ConfigError(
                 f"encoder: max_length={max_length} and batch_size={batch_size} will not do; "
@@ -65,6 +71,12 @@ class SentenceEncoder:
         self.batch_size = batch_size
         self.padding_side = padding_side
         self.device = device
+        self.dtype = str(dtype)
+
+    def arguments(self) -> dict[str, Any]:
+        """The constructor's arguments as plain values, for another process to make the same."""
+        names = inspect.signature(type(self)).parameters
+        return {name: getattr(self, name) for name in names}
 
     @property
     def recipe(self) -> dict[str, str | int]:
@@ -74,6 +86,8 @@ class SentenceEncoder:
             "pooling": self.pooling,
             "max_length": self.max_length,
             "query_template": self.query_template,
+            "padding_side": self.padding_side,
+            "dtype": self.dtype,
         }
 
     def encode_queries(self, texts: Sequence[str]) -> np.ndarray:
@@ -113,7 +127,10 @@ class SentenceEncoder:
             convert_to_numpy=True,
             show_progress_bar=len(texts) > PROGRESS_FROM,
         )
-        return np.asarray(vectors, dtype=np.float32)  # [n, d]
+        vectors = np.asarray(vectors, dtype=np.float32)  # [n, d]
+        if self.dtype != "float32":  # the model normalised them in its own precision
+            vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+        return vectors
 
     @property
     def _tokenizer(self):  # type: ignore[no-untyped-def]  # a transformers tokenizer
@@ -131,7 +148,7 @@ class SentenceEncoder:
             transformer = Transformer(
                 source,
                 max_seq_length=self.max_length,
-                model_kwargs={"local_files_only": offline},
+                model_kwargs={"local_files_only": offline, "dtype": getattr(torch, self.dtype)},
                 config_kwargs={"local_files_only": offline},
                 processor_kwargs={"local_files_only": offline, "padding_side": self.padding_side},
             )
