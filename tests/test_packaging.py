@@ -37,17 +37,27 @@ def _imports(folder: Path) -> set[str]:
     return names - set(sys.stdlib_module_names) - {"memrerank"}
 
 
-def test_every_library_that_the_package_imports_is_pinned() -> None:
-    pins = _pins("requirements.txt")
+def _unpinned(folder: str, *files: str) -> set[str]:
+    """What the Python files under a folder import of libraries that no requirements file pins."""
+    pins = {name for file in files for name in _pins(file)}
     providers = packages_distributions()
-    unpinned = {
-        name: providers.get(name)
-        for name in _imports(ROOT / "src")
+    return {
+        name
+        for name in _imports(ROOT / folder)
         if not any(_canonical(owner) in pins for owner in providers.get(name, []))
     }
+
+
+def test_every_library_that_the_package_imports_is_pinned() -> None:
+    unpinned = _unpinned("src", "requirements.txt")
     # httpx2 is how the openai client hands over a response: it comes, in its version, with openai.
     # ray is only imported where `retrieval.engine=ray` asks for it.
-    assert unpinned.keys() <= {"httpx2", "ray"}, unpinned
+    assert unpinned <= {"httpx2", "ray"}
+
+
+def test_every_library_that_the_benchmarks_import_is_pinned() -> None:
+    unpinned = _unpinned("benchmarks", "requirements.txt", "requirements-dev.txt")
+    assert unpinned == {"measuring"}  # a file beside them
 
 
 def test_ray_is_an_extra_of_its_own_in_the_version_that_is_tested() -> None:
