@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from memrerank.data.corpus import Corpus, write_corpus
 from memrerank.errors import ConfigError
 from memrerank.retrieval.pools import load_pools, recall_at_k
 from memrerank.schema import Benchmark, Pool, Product, Query, Split
@@ -56,6 +57,7 @@ def test_pools_of_all_splits_are_made_once_and_read_afterwards(tmp_path):
 def test_whatever_the_pools_depend_on_makes_other_pools(tmp_path):
     base = benchmark()
     product = dataclasses.replace(base.corpus["pA"], title="Another pen")
+    renamed = {f"r{id}": dataclasses.replace(one, id=f"r{id}") for id, one in base.corpus.items()}
     query = dataclasses.replace(base.queries[Split.dev][0], text="another pen")
     variants = [
         (base, FirstProducts(), 2),
@@ -63,6 +65,7 @@ def test_whatever_the_pools_depend_on_makes_other_pools(tmp_path):
         (base, FirstProducts(k1=2), 2),
         (base, FirstProducts(name="other"), 2),
         (benchmark(corpus={**base.corpus, "pA": product}), FirstProducts(), 2),
+        (benchmark(corpus=renamed), FirstProducts(), 2),
         (benchmark(queries={**base.queries, Split.dev: (query,)}), FirstProducts(), 2),
     ]
     for variant, retriever, k in variants:
@@ -78,6 +81,17 @@ def test_another_split_of_the_same_queries_shares_the_pools(tmp_path):
     other = benchmark(queries={**base.queries, **swapped}, fingerprint="other")
     retriever = FirstProducts()
     assert len(load_pools(other, retriever, k=2, cache_dir=tmp_path)) == 3
+    assert retriever.searches == 0
+
+
+def test_a_corpus_on_disk_shares_the_pools_of_the_same_products_in_memory(tmp_path):
+    base = benchmark()
+    made = load_pools(base, FirstProducts(), k=2, cache_dir=tmp_path)
+    write_corpus(tmp_path / "products.arrow", base.corpus.values())
+    opened = Corpus.open(tmp_path / "products.arrow", Corpus.of(base.corpus.values()).fingerprint)
+    retriever = FirstProducts()
+    read = load_pools(benchmark(corpus=opened), retriever, k=2, cache_dir=tmp_path)
+    assert read == made
     assert retriever.searches == 0
 
 
