@@ -9,7 +9,7 @@ from pathlib import Path
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
 ROOT = Path(__file__).parent.parent
-ENTRY_POINTS = ("train.py", "evaluate.py")
+ENTRY_POINTS = ("train.py", "evaluate.py", "prepare.py")
 
 BLOCK = re.compile(r"^(In )?`([^`\n]+)`:$|^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 CODE_SPAN = re.compile(r"`([^`\n]+)`")

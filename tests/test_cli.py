@@ -60,7 +60,7 @@ def default_environment() -> dict[str, str]:
     return {**kept, "PYTHONPATH": str(ROOT / "src")}
 
 
-@pytest.mark.parametrize("entry", ["train.py", "evaluate.py"])
+@pytest.mark.parametrize("entry", ["train.py", "evaluate.py", "prepare.py"])
 def test_a_typo_on_the_command_line_lists_the_choices(entry: str, tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, str(ROOT / entry), "category=electronic"],

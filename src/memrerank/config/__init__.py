@@ -55,9 +55,9 @@ from memrerank.schema import Target
 
 @dataclass
 class Config:
-    """The root of `conf/train.yaml` and `conf/evaluate.yaml`.
+    """The root of `conf/train.yaml`, `conf/evaluate.yaml` and `conf/prepare.yaml`.
 
-    Both know every group, so that one `experiment` serves both and an evaluation's record holds
+    All know every group, so that one `experiment` serves all and an evaluation's record holds
     the training settings that it was run beside.
     """
 

@@ -65,6 +65,8 @@ def make_texts(steps: Steps, products: Artifact, max_words: int) -> Artifact:
                 made = [_text_row(ProductRow(*row), max_words, counts) for row in rows]
                 columns = [list(column) for column in zip(*made, strict=True)]
                 writer.write_table(pa.table(columns, schema=TEXT_SCHEMA))
+        if not counts["products_in_the_item_pool"]:  # a store without one
+            del counts["products_in_the_item_pool"], counts["positives_added_to_the_corpus"]
         return counts
 
     return steps.run("texts", {"products": products.sha256, "max_words": max_words}, build)
