@@ -166,6 +166,7 @@ def test_a_long_value_is_no_fault(path):
 HEADER_FAULTS = {
     b"": " is empty: it has no header; fetch or write it again",
     b"\n\nuser,number,time\n": ":1: the first line must be the header; it is blank",
+    b"us\xffer,number,time\n": ":1: invalid UTF-8; write the file in UTF-8",
     b"user,time\n": ":1: the file lacks the column number; its header is user,time",
     b"user;number;time\n": (
         ":1: the file lacks the columns user, number, time; its header is user;number;time"

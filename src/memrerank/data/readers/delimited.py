@@ -24,6 +24,7 @@ from memrerank.errors import DataError
 
 INTEGER = re.compile("0|-?[1-9][0-9]{0,30}", re.ASCII)
 NO_VALUE = "\ufffe"  # which no text has: Unicode keeps it free
+NOT_UTF8 = "invalid UTF-8; write the file in UTF-8"
 LONGEST = 2_000_000  # bytes of a row that DuckDB takes
 
 
@@ -96,6 +97,9 @@ def read_header(path: Path) -> list[str]:
     try:
         with _open(path) as file:
             header = next(csv.reader(file, strict=True), None)
+            "".join(header or ()).encode()
+    except UnicodeEncodeError as error:
+        raise DataError(f"{path}:1: {NOT_UTF8}") from error
     except csv.Error as error:
         raise DataError(f"{path}:1: malformed CSV ({error})") from error
     if header is None:
@@ -126,7 +130,7 @@ def first_fault(connection: duckdb.DuckDBPyConnection, path: Path, columns: Colu
             lines = _Lines(file)
             rows = csv.reader(lines, strict=True)
             header: list[str] = []
-            ending = ""
+            ending = ""  # of the header
             while True:
                 number = rows.line_num + 1
                 if (row := next(rows, None)) is None:
@@ -147,7 +151,7 @@ def _row_fault(row: list[str], header: list[str], columns: Columns) -> str | Non
     try:
         size = len("".join(row).encode())
     except UnicodeEncodeError:
-        return "invalid UTF-8; write the file in UTF-8"
+        return NOT_UTF8
     if size > LONGEST:
         return f"malformed CSV (a row of {size} bytes); is a quote missing or not doubled?"
     if not row or row is header:

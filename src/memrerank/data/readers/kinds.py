@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-# Between the two lie the years 1970 to 5138 as milliseconds, the first 116 days of 1970 left out:
-# as seconds, those numbers are the years 1985 to 2286.
+# As milliseconds, what lies between SECONDS and TOO_LATE is April 1970 to the year 5138; as
+# seconds, what lies within SECONDS is the years 1985 to 2286.
 SECONDS = (500_000_000, 10_000_000_000)  # from, to before: taken for seconds
 TOO_LATE = 100_000_000_000_000  # from here on: taken for microseconds or nanoseconds
 
