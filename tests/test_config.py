@@ -228,11 +228,23 @@ def test_a_held_out_retriever_is_not_trained_on(overrides: list[str]) -> None:
     pipeline.check_training_retrievers(cfg)
 
 
-@pytest.mark.parametrize("own", [[], ["retriever=minilm", "retriever.held_out=true"]])
-def test_a_held_out_retriever_does_not_choose_the_checkpoint(own: list[str]) -> None:
-    cfg = config(*(own or ["retriever=linq"]))
-    cfg.retrieval.train = ["bm25"]
-    with pytest.raises(ConfigError, match=r"^retriever: \w+ is held out.*evaluate with it, or set"):
+@pytest.mark.parametrize(
+    ("name", "overrides"),
+    [
+        ("linq", ["retriever=linq"]),
+        ("minilm", ["retriever=minilm", "retriever.held_out=true"]),
+        ("mine", ["retriever=bm25", "retriever.name=mine", "retriever.held_out=true"]),
+    ],
+)
+def test_a_held_out_retriever_does_not_choose_the_checkpoint(
+    name: str, overrides: list[str]
+) -> None:
+    cfg = config(*overrides, "retrieval.train=[bm25]")
+    message = (
+        f"^retriever: {name} is held out.*Train with another retriever= and evaluate with "
+        f"retriever={name}, or set retrieval.allow_held_out=true"
+    )
+    with pytest.raises(ConfigError, match=message):
         pipeline.check_training_retrievers(cfg)
     cfg.retrieval.allow_held_out = True
     pipeline.check_training_retrievers(cfg)

@@ -94,7 +94,8 @@ def check_training_retrievers(cfg: Config) -> None:
         ConfigError: names the retriever, and the switch or the known ones.
     """
     uses = [(name, "retrieval.train", "Remove it") for name in cfg.retrieval.train]
-    uses.append((cfg.retriever.name, "retriever", "Train with another and evaluate with it"))
+    elsewhere = f"Train with another retriever= and evaluate with retriever={cfg.retriever.name}"
+    uses.append((cfg.retriever.name, "retriever", elsewhere))
     for name, setting, remedy in uses:
         if retriever_node(cfg, name).held_out and not cfg.retrieval.allow_held_out:
             raise ConfigError(

@@ -164,6 +164,7 @@ class EncoderConfig:
     padding_side: str = "right"
     device: str = "auto"
     dtype: EncoderDtype = EncoderDtype.float32  # of the weights
+    end_token: str | None = None  # that texts end with; null: as the tokenizer has it
 
 
 @dataclass

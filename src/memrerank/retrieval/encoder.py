@@ -18,6 +18,7 @@ DTYPES = ("float32", "float16", "bfloat16")
 PACKAGE_PREFIX = "package:"
 PACKAGE_FOLDER = "model"
 PROGRESS_FROM = 2_000  # texts; shorter calls finish before a bar would tell anything
+NOT_IN_RECIPE = ("batch_size", "device")  # they change vectors by rounding alone
 
 
 class SentenceEncoder:
@@ -34,6 +35,8 @@ class SentenceEncoder:
         padding_side: `left` or `right`.
         device: a torch device, or `auto` for CUDA where there is one.
         dtype: of the weights, `float32`, `float16` or `bfloat16`; vectors are float32 always.
+        end_token: special token that every text ends with, cut or not, as `lasttoken` models
+            are trained; added where the tokenizer does not add it. None leaves the tokenizer be.
 
     Raises:
         ConfigError: a setting cannot work, or the package or folder is missing.
@@ -49,6 +52,7 @@ class SentenceEncoder:
         padding_side: str = "right",
         device: str = "auto",
         dtype: str = "float32",
+        end_token: str | None = None,
     ) -> None:
         _check_choice("pooling", pooling, POOLINGS)
         _check_choice("padding_side", padding_side, PADDING_SIDES)
@@ -72,6 +76,7 @@ class SentenceEncoder:
         self.padding_side = padding_side
         self.device = device
         self.dtype = str(dtype)
+        self.end_token = end_token
 
     def arguments(self) -> dict[str, Any]:
         """The constructor's arguments as plain values, for another process to make the same."""
@@ -79,23 +84,20 @@ class SentenceEncoder:
         return {name: getattr(self, name) for name in names}
 
     @property
-    def recipe(self) -> dict[str, str | int]:
+    def recipe(self) -> dict[str, Any]:
         """All that the vectors depend on, for fingerprints of what is made from them."""
-        return {
-            "model": self.model,
-            "pooling": self.pooling,
-            "max_length": self.max_length,
-            "query_template": self.query_template,
-            "padding_side": self.padding_side,
-            "dtype": self.dtype,
-        }
+        settings = self.arguments()
+        return {name: settings[name] for name in settings if name not in NOT_IN_RECIPE}
 
     def encode_queries(self, texts: Sequence[str]) -> np.ndarray:
-        """Vectors [n, d] of queries, each put into `query_template` first."""
+        """Vectors [n, d] of queries, each put into `query_template` first.
+
+        A text without tokens, which only tokenizers without special tokens make, has zeros.
+        """
         return self._encode([self.query_template.replace("{text}", text) for text in texts])
 
     def encode_products(self, texts: Sequence[str]) -> np.ndarray:
-        """Vectors [n, d] of texts as they are."""
+        """Vectors [n, d] of texts as they are; zeros where a text has no tokens."""
         return self._encode(list(texts))
 
     def windows(self, text: str) -> list[str]:
@@ -119,18 +121,23 @@ class SentenceEncoder:
         return [*pieces, " ".join(words)]
 
     def _encode(self, texts: list[str]) -> np.ndarray:
-        if not texts:
-            return np.empty((0, self._model.get_embedding_dimension()), dtype=np.float32)
-        vectors = self._model.encode(
-            texts,
+        vectors = np.zeros((len(texts), self._model.get_embedding_dimension()), dtype=np.float32)
+        places = self._places_with_tokens(texts)
+        if not places:
+            return vectors
+        pooled = self._model.encode(
+            [texts[place] for place in places],
             batch_size=self.batch_size,
             convert_to_numpy=True,
-            show_progress_bar=len(texts) > PROGRESS_FROM,
-        )
-        vectors = np.asarray(vectors, dtype=np.float32)  # [n, d]
-        if self.dtype != "float32":  # the model normalised them in its own precision
-            vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+            show_progress_bar=len(places) > PROGRESS_FROM,
+        ).astype(np.float32)  # [n, d]; normalised below, in float32 whatever the weights are in
+        vectors[places] = pooled / np.linalg.norm(pooled, axis=1, keepdims=True)
         return vectors
+
+    def _places_with_tokens(self, texts: list[str]) -> list[int]:
+        if self._tokenizer.num_special_tokens_to_add() > 0:
+            return list(range(len(texts)))
+        return [place for place, text in enumerate(texts) if self._tokenizer.tokenize(text)]
 
     @property
     def _tokenizer(self):  # type: ignore[no-untyped-def]  # a transformers tokenizer
@@ -140,7 +147,7 @@ class SentenceEncoder:
     def _model(self):  # type: ignore[no-untyped-def]  # a SentenceTransformer
         # Imported on first use: it takes seconds, and runs without an encoder need none of it.
         from sentence_transformers import SentenceTransformer
-        from sentence_transformers.models import Normalize, Pooling, Transformer
+        from sentence_transformers.models import Pooling, Transformer
 
         source = resolve_model(self.model)
         offline = self.model.startswith(PACKAGE_PREFIX)
@@ -157,9 +164,12 @@ class SentenceEncoder:
                 f"encoder: cannot load model={self.model!r} ({error}); "
                 "give a Hugging Face id, a local folder or package:NAME"
             ) from error
+        _check_vocabulary(transformer.tokenizer, self.model)
+        if self.end_token is not None:
+            _end_texts_with(transformer.tokenizer, self.end_token, self.model)
         pooling = Pooling(transformer.get_embedding_dimension(), pooling_mode=self.pooling)
         return SentenceTransformer(
-            modules=[transformer, pooling, Normalize()], device=_device(self.device)
+            modules=[transformer, pooling], device=_device(self.device)
         ).eval()
 
 
@@ -188,6 +198,44 @@ def resolve_model(model: str) -> str:
             "reinstall it or choose another model"
         )
     return str(folder)
+
+
+def _check_vocabulary(tokenizer: Any, model: str) -> None:
+    """Refuses the empty tokenizer that transformers makes up where a model comes without one."""
+    special = {*tokenizer.all_special_tokens, *tokenizer.get_added_vocab()}
+    if set(tokenizer.get_vocab()) <= special:
+        raise ConfigError(
+            f"encoder: model={model!r} comes without a tokenizer; put its tokenizer.json and "
+            "tokenizer_config.json next to its weights, or give a model that has them"
+        )
+
+
+def _end_texts_with(tokenizer: Any, token: str, model: str) -> None:
+    """Makes a tokenizer add `token` at the end of every text, after whatever else it adds.
+
+    A model's files may ask for it (`add_eos_token`) and transformers 5 not do it: it follows
+    tokenizer.json alone. The tokenizer leaves room for the token when it cuts a text.
+    """
+    from tokenizers.processors import TemplateProcessing
+
+    if token not in tokenizer.get_vocab():
+        raise ConfigError(
+            f"encoder: end_token={token!r} is not in the vocabulary of model={model!r}; "
+            f"its own end token is {tokenizer.eos_token!r}"
+        )
+    bare = tokenizer("a", add_special_tokens=False)["input_ids"]
+    whole = tokenizer("a")["input_ids"]
+    if whole[-1] == tokenizer.convert_tokens_to_ids(token):
+        return
+    start = next(at for at in range(len(whole)) if whole[at : at + len(bare)] == bare)
+    front = tokenizer.convert_ids_to_tokens(whole[:start])
+    back = [*tokenizer.convert_ids_to_tokens(whole[start + len(bare) :]), token]
+    tokenizer.backend_tokenizer.post_processor = TemplateProcessing(
+        single=[*front, "$A", *back],
+        special_tokens=[
+            (name, tokenizer.convert_tokens_to_ids(name)) for name in dict.fromkeys([*front, *back])
+        ],
+    )
 
 
 def _device(device: str) -> str:
