@@ -150,8 +150,8 @@ def test_the_oracle_knows_what_the_demo_hides(workshop: Workshop) -> None:
     result = workshop.evaluate("oracle/run", "baseline=oracle", experiment="oracle")
     assert result.metrics["empty_memories"] == 0.0
     cfg = workshop.config()
-    cfg.data.name = "amazon2023"
-    with pytest.raises(ConfigError, match="data=amazon2023: only data=demo knows"):
+    cfg.data.name, cfg.data.layout = "other", "amazon"
+    with pytest.raises(ConfigError, match="data=other: only data=demo knows"):
         oracle(cfg)
 
 

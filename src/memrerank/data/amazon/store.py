@@ -92,7 +92,7 @@ def read_queries(steps: Steps, path: Path) -> Artifact:
         copy(
             connection,
             """SELECT qid AS query_id, query AS text, user_id, item_id AS product_id,
-                      ori_review AS review FROM rows ORDER BY qid""",
+                      ori_review ->> '$' AS review FROM rows ORDER BY qid""",
             out,
         )
         return {"queries_in_file": rows}
