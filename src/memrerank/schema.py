@@ -4,7 +4,7 @@ Frozen dataclasses without logic. Timestamps are UTC milliseconds; product ids a
 `parent_asin`s; categories are the file names of Amazon-Reviews-2023 (`"Electronics"`).
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
@@ -82,7 +82,7 @@ class Benchmark:
     category: str
     queries: dict[Split, tuple[Query, ...]]
     histories: dict[str, History]  # by query id
-    corpus: dict[str, Product]  # by product id, in a fixed order
+    corpus: Mapping[str, Product]  # by product id, in order of id; iterating it streams
     counts: dict[str, int]  # what was read, kept and left out, by reason
     fingerprint: str  # sha256 over all that the benchmark was made from
 

@@ -175,7 +175,7 @@ class DenseConfig(RetrieverConfig):
     encoder: EncoderConfig = field(default_factory=EncoderConfig)
     vector_dtype: VectorDtype = VectorDtype.float16  # of the vectors on disk
     cache_dir: str | None = II("cache_dir")  # where they are kept; null: in memory alone
-    engine: EmbeddingEngine = II("retrieval.engine")
+    engine: EmbeddingEngine = II("retrieval.engine")  # noqa: RUF009  # a string, in truth
     workers: int = II("retrieval.workers")
     shard_rows: int = II("retrieval.shard_rows")
     block_mb: int = II("retrieval.block_mb")

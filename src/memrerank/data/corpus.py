@@ -117,11 +117,14 @@ def write_corpus(path: Path, products: Iterable[Product]) -> int:
         ValueError: two products have one id, or they are not sorted.
     """
     number = 0
-    with atomic_path(path) as temporary, pa.OSFile(str(temporary), "wb") as sink:
-        with pa.ipc.new_file(sink, SCHEMA) as writer:
-            for batch in _batches(_checked(products)):
-                writer.write_batch(batch)
-                number += batch.num_rows
+    with (
+        atomic_path(path) as temporary,
+        pa.OSFile(str(temporary), "wb") as sink,
+        pa.ipc.new_file(sink, SCHEMA) as writer,
+    ):
+        for batch in _batches(_checked(products)):
+            writer.write_batch(batch)
+            number += batch.num_rows
     return number
 
 

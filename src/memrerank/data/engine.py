@@ -60,7 +60,7 @@ def view(connection: duckdb.DuckDBPyConnection, name: str, paths: Sequence[Path]
 
 
 def copy(connection: duckdb.DuckDBPyConnection, query: str, path: Path) -> None:
-    """Writes the result of a query to a Parquet file; equal rows in equal order give equal bytes."""
+    """Writes a query's result to a Parquet file; equal rows in equal order give equal bytes."""
     connection.execute(f"COPY ({query}) TO {literal(str(path))} (FORMAT parquet, COMPRESSION zstd)")
 
 

@@ -100,9 +100,7 @@ def make_corpus(steps: Steps, texts: Artifact) -> Corpus:
         view(connection, "texts", [texts.path])
         total = texts.counts["products_in_the_corpus"]
         products = _products(connection, "SELECT * FROM texts WHERE in_corpus ORDER BY id")
-        write_corpus(
-            out, tqdm(products, desc="corpus", total=total, disable=total < PROGRESS_FROM)
-        )
+        write_corpus(out, tqdm(products, desc="corpus", total=total, disable=total < PROGRESS_FROM))
 
     artifact = steps.run("corpus", {"texts": texts.sha256}, build, suffix=".arrow")
     return Corpus.open(artifact.path, artifact.sha256)

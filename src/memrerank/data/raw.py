@@ -1,4 +1,4 @@
-"""What every data source comes to: three Parquet files that one set of rules turns into a benchmark.
+"""What every data source comes to: three Parquet files that a benchmark is made from.
 
 A source (`amazon`, `authors`, `table`) reads and checks its own format. From here on nothing knows
 which it was.

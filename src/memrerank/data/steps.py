@@ -69,7 +69,9 @@ class Steps:
             log.info("data step %s ...", name)
             started = time.perf_counter()
             artifact = self._make(path, inputs, build)
-            log.info("data step %s: %.1f s %s", name, time.perf_counter() - started, artifact.counts)
+            log.info(
+                "data step %s: %.1f s %s", name, time.perf_counter() - started, artifact.counts
+            )
         self.done[name] = artifact
         return artifact
 

@@ -1,6 +1,6 @@
 """Where the files of Amazon-Reviews-2023 and Amazon-C4 lie under a data root.
 
-    benchmark/0core/rating_only/{category}.csv      user, product, rating, time: enough for histories
+    benchmark/0core/rating_only/{category}.csv      user, product, time: enough for histories
     raw/review_categories/{category}.jsonl          read for histories where there is no such CSV
     raw/meta_categories/meta_{category}.jsonl       or raw_meta_{category}/*.parquet
     amazon_c4/test.csv
@@ -60,8 +60,8 @@ def find_files(root: Path, category: str) -> StoreFiles:
     ):
         if category not in found:
             raise DataError(
-                f"{needed}.jsonl (or .jsonl.gz, .parquet) is missing; set data.root= to a folder that has it, let "
-                "data.download=true fetch it, or choose a category= that is there "
+                f"{needed}.jsonl (or .jsonl.gz, .parquet) is missing; set data.root= to a folder "
+                "that has it, let data.download=true fetch it, or choose a category= that is there "
                 f"({', '.join(found) or 'none is'})"
             )
     return StoreFiles(root, purchases, metadata, *require_c4(root))

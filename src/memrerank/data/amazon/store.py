@@ -18,13 +18,13 @@ from memrerank.data.readers import Kind, read_rows
 from memrerank.data.steps import Artifact, Steps
 from memrerank.errors import DataError
 
-QUERY_FIELDS = {name: Kind.text for name in ("qid", "query", "item_id", "user_id")}
+QUERY_FIELDS = dict.fromkeys(("qid", "query", "item_id", "user_id"), Kind.text)
 PURCHASE_FIELDS = {
     "user_id": Kind.text,
     "parent_asin": Kind.text,
     "timestamp": Kind.milliseconds,
 }
-ITEM_FIELDS = {name: Kind.text for name in ("item_id", "category", "metadata")}
+ITEM_FIELDS = dict.fromkeys(("item_id", "category", "metadata"), Kind.text)
 METADATA_FIELDS = {"parent_asin": Kind.text, "title": Kind.text}
 METADATA_TEXTS = ("description", "features", "details")
 
