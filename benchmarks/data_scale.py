@@ -26,9 +26,10 @@ POOL_SHARE = 0.022  # of the products; Amazon-C4's pool has 1.06M of 48.2M
 QUERIES = 21_223  # Amazon-C4
 START = 1_400_000_000_000  # UTC milliseconds
 WORDS = (
-    "wireless charger portable black stainless steel waterproof cotton organic travel kit "
-    "adjustable premium set of soft leather cover light weight large small replacement cable holder brush "
-    "cream natural oil kitchen garden dog cat toy bag case stand mount grip filter battery solar compact"
+    "wireless charger portable black stainless steel waterproof cotton organic travel "
+    "kit adjustable premium set of soft leather cover light weight large small "
+    "replacement cable holder brush cream natural oil kitchen garden dog cat toy bag "
+    "case stand mount grip filter battery solar compact"
 )
 
 

@@ -123,5 +123,5 @@ def test_missing_files_and_categories_are_named(tmp_path: Path):
     with pytest.raises(DataError, match=r"Inks: missing; .*\(Pens\)"):
         load(root, "Inks")
     (root / FOLDER / "Pens" / "dev.jsonl").unlink()
-    with pytest.raises(DataError, match="lacks dev.jsonl"):
+    with pytest.raises(DataError, match=r"lacks dev\.jsonl"):
         load(root)
