@@ -34,7 +34,8 @@ format: venv-dev  ## Fix style and formatting where that is safe
 types: venv-dev  ## Check types
 	$(BIN)/mypy
 
-smoke: venv  ## Train and evaluate end to end in the smallest setting
+smoke: venv  ## Prepare, train and evaluate end to end in the smallest setting
+	$(BIN)/python prepare.py experiment=smoke
 	$(BIN)/python train.py experiment=smoke
 	$(BIN)/python evaluate.py experiment=smoke baseline=memrerank
 

@@ -16,12 +16,10 @@ import re
 import unicodedata
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any, Protocol
 
 import duckdb
-from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from tqdm import tqdm
 
 from memrerank.data.readers import Kind, read_rows
@@ -29,6 +27,7 @@ from memrerank.errors import DataError, JudgeError
 from memrerank.escaping import escape_text
 from memrerank.responses import ResponseStore
 from memrerank.storage import atomic_path, canonical_json, fingerprint
+from memrerank.templates import load_template
 
 log = logging.getLogger(__name__)
 
@@ -191,7 +190,7 @@ def rewrite_messages(row: QueryToRewrite, *, again: bool = False) -> Messages:
     """The conversation that asks for one rewritten query; `again` after an invalid answer."""
     review = one_line(row.review or "").split()[:MAX_REVIEW_WORDS]
     values = {"query": one_line(row.text), "review": " ".join(review), "again": again}
-    template = _template()
+    template = load_template(TEMPLATE)
     return [
         {"role": role, "content": "".join(block(template.new_context(dict(values)))).strip()}
         for role, block in ((role, template.blocks[role]) for role in ("system", "user"))
@@ -214,18 +213,6 @@ def parse_rewrite(answer: str) -> str | None:
     text = escape_text(found.group(1)) if found else ""
     has_words = any(character.isalnum() for character in text)
     return text if has_words and len(text.split()) <= MAX_QUERY_WORDS else None
-
-
-@cache
-def _template() -> Template:
-    environment = Environment(
-        loader=FileSystemLoader(TEMPLATE.parent),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        autoescape=False,  # `one_line` has escaped every value
-    )
-    return environment.get_template(TEMPLATE.name)
 
 
 # ---------------------------------------------------------------- files of rewrites

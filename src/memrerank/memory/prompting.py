@@ -12,13 +12,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined, TemplateNotFound
+from jinja2 import TemplateNotFound
 from transformers import PreTrainedTokenizerBase
 
 from memrerank.errors import ConfigError
 from memrerank.escaping import escape_text
 from memrerank.schema import History, Purchase, Target
 from memrerank.storage import fingerprint
+from memrerank.templates import load_template
 
 PROMPT_FOLDER = Path(__file__).parent / "prompts"
 
@@ -46,16 +47,9 @@ class MemoryPrompt:
     def __init__(self, target: Target, settings: PromptSettings) -> None:
         self.target = target
         self.settings = settings
-        environment = Environment(
-            loader=FileSystemLoader(PROMPT_FOLDER),
-            undefined=StrictUndefined,
-            trim_blocks=True,
-            lstrip_blocks=True,
-            autoescape=False,  # escape_text is applied to every product before rendering
-        )
         name = f"{settings.style}/{target.value}.jinja"
         try:
-            self._template = environment.get_template(name)
+            self._template = load_template(PROMPT_FOLDER / name)
         except TemplateNotFound as error:
             styles = ", ".join(sorted(p.name for p in PROMPT_FOLDER.iterdir() if p.is_dir()))
             raise ConfigError(

@@ -8,14 +8,12 @@ product can still praise itself, and the system prompt tells the judge to read i
 import re
 import unicodedata
 from collections.abc import Mapping
-from functools import cache
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
-
 from memrerank.errors import ConfigError
 from memrerank.schema import Comparison
+from memrerank.templates import load_template
 
 LABELS = "ABCDE"
 TEMPLATE = Path(__file__).parent / "prompts" / "setwise.jinja"
@@ -72,18 +70,6 @@ def plain(text: str) -> str:
     return text.strip().translate(_MARKUP)
 
 
-@cache
-def _template() -> Template:
-    environment = Environment(
-        loader=FileSystemLoader(TEMPLATE.parent),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        autoescape=False,  # `plain` has escaped every value
-    )
-    return environment.get_template(TEMPLATE.name)
-
-
 def setwise_messages(comparison: Comparison) -> list[dict[str, str]]:
     """The chat messages that ask for one of the candidates, labelled in their order.
 
@@ -115,7 +101,7 @@ def setwise_messages(comparison: Comparison) -> list[dict[str, str]]:
 
 
 def _render(block: str, values: Mapping[str, Any]) -> str:
-    template = _template()
+    template = load_template(TEMPLATE)
     return "".join(template.blocks[block](template.new_context(dict(values)))).strip()
 
 
