@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -66,13 +67,14 @@ def test_every_setting_in_the_text_composes(document: str) -> None:
     for span in CODE_SPAN.findall(prose(document)):
         words = re.sub(r"<\w+>", "value", span).split()
         overrides = [word for word in words if OVERRIDE.fullmatch(word) and word not in made]
-        for one in swept(overrides):
-            assert any(_composes([*store, *one]) for store in STORES), one
+        for one in swept(overrides) if overrides else ():
+            assert any(_composes((*store, *one)) for store in STORES), one
 
 
-def _composes(overrides: list[str]) -> bool:
+@cache
+def _composes(overrides: tuple[str, ...]) -> bool:
     try:
-        compose("train", overrides)
+        compose("train", list(overrides))
     except HydraException:
         return False
     return True
