@@ -121,6 +121,17 @@ def test_a_run_killed_in_a_step_goes_on_with_that_step(tmp_path: Path):
     assert record["sha256"] == second.sha256
 
 
+def test_what_a_killed_run_left_long_ago_is_removed(tmp_path: Path):
+    made = make_steps(tmp_path).run("numbers", {}, numbers)
+    made.path.unlink()
+    old, young = (made.path.with_name(f".{made.path.name}.{pid}.tmp") for pid in (1, 2))
+    for left in (old, young):
+        left.write_text("half")
+    os.utime(old, (time.time() - 90_000,) * 2)
+    assert make_steps(tmp_path).run("numbers", {}, numbers).made
+    assert (old.exists(), young.exists()) == (False, True)
+
+
 @pytest.mark.parametrize(
     ("settings", "named"),
     [

@@ -6,6 +6,7 @@ temporary name and renamed; the record beside it is written last, and only a fil
 record counts as made. A killed run therefore leaves nothing that a later one could mistake.
 """
 
+import glob
 import json
 import logging
 import time
@@ -21,6 +22,7 @@ from memrerank.storage import FileHashes, atomic_path, fingerprint, write_json
 
 log = logging.getLogger(__name__)
 
+STALE_SECONDS = 86_400  # a temporary file this old belongs to no running step
 FORMAT = 1  # raise it when the steps of old shall not be read any more
 
 Build = Callable[[duckdb.DuckDBPyConnection, Path], Mapping[str, int] | None]
@@ -82,11 +84,18 @@ class Steps:
 
     def _make(self, path: Path, inputs: Mapping[str, Any], build: Build) -> Artifact:
         self.folder.mkdir(parents=True, exist_ok=True)
+        self._sweep(path)
         with atomic_path(path) as temporary, connect(self.engine, self.folder) as connection:
             counts = dict(build(connection, temporary) or {})
         sha256 = self.hashes.sha256(path)
         write_json(_record(path), {"sha256": sha256, "counts": counts, "inputs": dict(inputs)})
         return Artifact(path, sha256, counts, made=True)
+
+    def _sweep(self, path: Path) -> None:
+        """Removes what killed runs left of this step; a younger file may be a running one's."""
+        for left in self.folder.glob(f".{glob.escape(path.name)}.*.tmp"):
+            if time.time() - left.stat().st_mtime > STALE_SECONDS:
+                left.unlink(missing_ok=True)
 
     def _load(self, path: Path) -> Artifact | None:
         """The artifact on disk; None where there is none or it is damaged (which is logged)."""
