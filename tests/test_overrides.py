@@ -32,6 +32,8 @@ def test_fields_of_the_chosen_option_count() -> None:
         ["-m", "baseline=none,raw", "eval.max_queries=3"],
         ["hydra.run.dir=x", "+grpo.extra=1", "trainer.max_steps=ten"],
         ["category=electronic", "grpo.rollout=8"],  # Hydra names the categories
+        ["category=other", "category.name=Garden tools"],  # a field that must be given
+        ["reranker=openai", "reranker.model=some/model"],
         ["grpo.rollouts=[broken"],
     ],
 )

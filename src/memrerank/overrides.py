@@ -49,7 +49,9 @@ def _first_choice(override: Override) -> str:
 def _problem(config: DictConfig, override: Override) -> str | None:
     parent, _, name = override.key_or_group.rpartition(".")
     node = OmegaConf.select(config, parent, throw_on_missing=False)
-    if not isinstance(node, DictConfig) or name in node or not OmegaConf.is_struct(node):
+    if not isinstance(node, DictConfig) or not OmegaConf.is_struct(node):
+        return None
+    if name in node.keys():  # noqa: SIM118  # `in node` is false of a field that is still missing
         return None
     known = sorted(str(key) for key in node if not str(key).startswith("_"))
     close = difflib.get_close_matches(name, known, n=1)
