@@ -4,12 +4,15 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+from chat_server import Reply, Start, answer
 from mlflow.entities import Run as MlflowRun
 from small_jobs import SETTINGS, Workshop
 
 from memrerank import pipeline
+from memrerank.data.rewrite import read_rewrites
 from memrerank.errors import ConfigError
 from memrerank.prepare import choose_retrievers, prepare, relative_to, retrieve
 from memrerank.schema import Benchmark, Split
@@ -150,3 +153,39 @@ def test_a_sweep_leaves_a_report_for_each_category(workshop: Workshop, tmp_path:
     titles = [path.read_text().splitlines()[0] for path in reports]
     assert titles == ["# Data report: Electronics", "# Data report: Beauty and Personal Care"]
     assert all(title in done.stdout for title in titles)
+
+
+def test_rewritten_queries_are_used_and_left_for_others(
+    workshop: Workshop, benchmark: Benchmark, start: Start
+) -> None:
+    """With a model at a local server; its answers come back through `data.rewrite=file`."""
+
+    def reply(request: dict[str, Any], number: int) -> Reply:
+        (word, *_) = request["messages"][-1]["content"].split("<search>")[1].split()
+        return answer(f"<rewritten_query>wanted: {word} {number}</rewritten_query>")
+
+    server = start(reply)
+    model = ["data.rewrite=llm", "rewriter.model=m", f"rewriter.base_url={server.url}"]
+    folder = workshop.folder / EXPERIMENT / "rewritten"
+    cfg = workshop.config(*model, entry="prepare", experiment="rewriting")
+    prepare(cfg, folder)
+    queries = [query for split in Split for query in benchmark.queries[split]]
+    asked = [request["messages"][-1]["content"] for request in server.requests]
+    assert 0 < len(asked) == len(set(asked)) <= len(queries)  # the same question is asked once
+    rewrites = read_rewrites(folder / "rewrites.jsonl", [query.id for query in queries])
+    assert all(text.startswith("wanted: ") for text in rewrites.values())
+    assert len(set(rewrites.values())) == len(asked)
+
+    file = ["data.rewrite=file", f"data.rewrites={folder / 'rewrites.jsonl'}"]
+    again = pipeline.make_benchmark(workshop.config(*file, entry="prepare"))
+    assert {q.id: q.text for split in Split for q in again.queries[split]} == rewrites
+    assert len(server.requests) == len(asked)
+    report = (folder / "data_report.md").read_text()
+    assert "llm: by m" in report
+    assert "before rewriting" in report
+    reviews = {
+        request["messages"][-1]["content"].split("<review>")[1] for request in server.requests
+    }
+    for file_written in folder.glob("*.*"):
+        text = file_written.read_bytes()
+        assert not any(review[:200].encode() in text for review in reviews)

@@ -8,6 +8,7 @@ from pathlib import Path
 from memrerank import pipeline, sources
 from memrerank.config import Config
 from memrerank.config.data import Rewrite
+from memrerank.data.rewrite import write_rewrites
 from memrerank.data_report import (
     REPORT_FILE,
     Coverage,
@@ -24,6 +25,7 @@ from memrerank.tracking import open_run
 log = logging.getLogger(__name__)
 
 ARTIFACTS = "data_report"  # the folder of the report in the MLflow run
+REWRITES_FILE = "rewrites.jsonl"
 
 
 def prepare(cfg: Config, output_dir: Path) -> None:
@@ -44,7 +46,7 @@ def prepare(cfg: Config, output_dir: Path) -> None:
         engine=steps.engine,
         folder=steps.folder,
     )
-    files = write_report(output_dir, facts)
+    files = [*write_report(output_dir, facts), *write_texts(cfg, data.benchmark, output_dir)]
     run_id = record(cfg, facts, files)
     report = output_dir / REPORT_FILE
     print(f"\n{report.read_text()}\nwritten to {report}, MLflow run {run_id}")
@@ -109,6 +111,15 @@ def report_settings(cfg: Config) -> dict[str, str]:
         "retrieval.pool_size": str(cfg.retrieval.pool_size),
         "instances": f"{cfg.instances.train} per eligible train pair, {cfg.instances.dev} of dev",
     }
+
+
+def write_texts(cfg: Config, benchmark: Benchmark, folder: Path) -> list[Path]:
+    """The queries that a model rewrote, as `data.rewrite=file` reads them; none otherwise."""
+    if cfg.data.rewrite is not Rewrite.llm:
+        return []
+    texts = {query.id: query.text for split in Split for query in benchmark.queries[split]}
+    write_rewrites(folder / REWRITES_FILE, texts)
+    return [folder / REWRITES_FILE]
 
 
 def record(cfg: Config, facts: DataFacts, files: Sequence[Path]) -> str:
