@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from hydra.errors import InstantiationException
+from hydra.utils import instantiate
 
 from memrerank import cli
 from memrerank.errors import ConfigError, DataError
@@ -33,9 +35,27 @@ def test_an_error_of_ours_ends_with_its_message_alone(caplog: pytest.LogCaptureF
     assert caplog.records[-1].exc_info is not None
 
 
+def test_an_error_of_ours_that_hydra_wrapped_ends_with_its_message_alone() -> None:
+    node = {"_target_": "memrerank.retrieval.embedding.EmbeddingSettings", "shard_rows": 0}
+
+    @cli.friendly_errors
+    def make() -> None:
+        instantiate({"_target_": "builtins.dict", "nested": node})
+
+    with pytest.raises(SystemExit, match=r"^\nConfigError: retrieval\.shard_rows=0 will not do"):
+        make()
+
+
 def test_an_error_of_someone_else_keeps_its_traceback() -> None:
     with pytest.raises(ZeroDivisionError):
         job(ZeroDivisionError())
+
+    @cli.friendly_errors
+    def make() -> None:
+        instantiate({"_target_": "builtins.int", "nonsense": 1})
+
+    with pytest.raises(InstantiationException):
+        make()
 
 
 def test_the_traceback_is_shown_on_request(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ from functools import wraps
 from typing import TypeVar
 
 from hydra.core.hydra_config import HydraConfig
+from hydra.errors import InstantiationException
 from hydra.types import RunMode
 
 from memrerank.errors import MemrerankError
@@ -30,13 +31,21 @@ def friendly_errors(main: Callable[..., Result]) -> Callable[..., Result]:
         quiet_libraries()
         try:
             return main(*args)
-        except MemrerankError as error:
+        except (MemrerankError, InstantiationException) as error:
+            ours = find_ours(error)
             log.debug("traceback", exc_info=True)
-            if os.environ.get("MEMRERANK_TRACEBACK") or in_sweep():
+            if ours is None or os.environ.get("MEMRERANK_TRACEBACK") or in_sweep():
                 raise
-            sys.exit(f"\n{type(error).__name__}: {error}")
+            sys.exit(f"\n{type(ours).__name__}: {ours}")
 
     return wrapped
+
+
+def find_ours(error: BaseException | None) -> MemrerankError | None:
+    """The error itself, or the one that Hydra wrapped while it made an object; None: no such."""
+    while error is not None and not isinstance(error, MemrerankError):
+        error = error.__cause__
+    return error
 
 
 def in_sweep() -> bool:
