@@ -169,8 +169,14 @@ HEADER_FAULTS = {
     b"us\xffer,number,time\n": ":1: invalid UTF-8; write the file in UTF-8",
     b"user,time\n": ":1: the file lacks the column number; its header is user,time",
     b"user;number;time\n": (
-        ":1: the file lacks the columns user, number, time; its header is user;number;time"
+        ":1: the columns are separated by semicolons; separate them by commas "
+        "(the header is user;number;time)"
     ),
+    b"user\tnumber\ttime\n": (
+        ":1: the columns are separated by tabs; separate them by commas "
+        "(the header is user\tnumber\ttime)"
+    ),
+    b"user\n": ":1: the file lacks the columns number, time; its header is user",
     b"User,number,time\n": ":1: the file lacks the column user; its header is User,number,time",
     b"user,number,time,user\n": (
         ":1: two columns are called user; its header is user,number,time,user"

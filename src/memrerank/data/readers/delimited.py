@@ -25,6 +25,8 @@ from memrerank.errors import DataError
 INTEGER = re.compile("0|-?[1-9][0-9]{0,30}", re.ASCII)
 NO_VALUE = "\ufffe"  # which no text has: Unicode keeps it free
 NOT_UTF8 = "invalid UTF-8; write the file in UTF-8"
+SEPARATOR_NAMES = {"\t": "tabs", ";": "semicolons", "|": "vertical bars"}  # that are no commas
+OTHER_SEPARATORS = re.compile(r"[\t;|]")
 LONGEST = 2_000_000  # bytes of a row that DuckDB takes
 
 
@@ -106,6 +108,12 @@ def read_header(path: Path) -> list[str]:
         raise DataError(f"{path} is empty: it has no header; fetch or write it again")
     if not any(header):
         raise DataError(f"{path}:1: the first line must be the header; it is blank")
+    if len(header) == 1 and (found := OTHER_SEPARATORS.search(header[0])):
+        name = SEPARATOR_NAMES[found.group()]
+        raise DataError(
+            f"{path}:1: the columns are separated by {name}; separate them by commas "
+            f"(the header is {shown(header[0])})"
+        )
     return header
 
 
