@@ -35,3 +35,10 @@ CATEGORIES: dict[str, str] = {
     "toys_and_games": "Toys_and_Games",
     "video_games": "Video_Games",
 }
+
+_LABELS = {name: label for label, name in CATEGORIES.items()}
+
+
+def label_of(name: str) -> str:
+    """What `category=` calls a category; a category of one's own has its name alone."""
+    return _LABELS.get(name, name)

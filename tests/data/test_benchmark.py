@@ -46,12 +46,11 @@ def shop_of(make_store: Callable[..., Path]) -> Callable[..., Path]:
     ) -> Path:
         ids = {one["parent_asin"] for one in (*pens, *(inks or []))}
         return make_store(
-            reviews={"Pens": [*FILL_REVIEWS, *pens], "Inks": inks or []},
+            reviews={"Pens": [*FILL_REVIEWS, *pens]} | ({"Inks": inks} if inks else {}),
             metadata={
                 "Pens": [*FILL_PRODUCTS, *map(product, sorted(ids))]
                 if described is None
                 else [*FILL_PRODUCTS, *described],
-                "Inks": [],
             },
             queries=[*FILL_QUERIES, ("q", "a  blue\n pen", "pos", "u"), *(queries or [])],
             items=[item("pos", "Pool pos")] if items is None else items,
@@ -175,6 +174,19 @@ def test_a_product_described_twice_keeps_the_first_record_that_has_a_title(shop_
     assert benchmark.corpus["pos"].category == "Pens"
     (purchase,) = benchmark.histories["q"].within
     assert purchase.product.title == "From Inks"  # "Inks" comes before "Pens"
+    assert benchmark.counts["products_described_twice"] == 2
+    assert benchmark.counts["products_with_two_titles"] == 1  # a blank one is none
+
+
+def test_records_of_one_product_are_counted_within_a_file_and_across_files(shop_of):
+    root = shop_of(
+        pens=[review("u", "pos", 100), review("u", "old", 1)],
+        described=[product("pos"), product("old", "A"), product("old", "B"), product("old", "B")],
+    )
+    write_lines(root / "raw/meta_categories/meta_Inks.jsonl", [product("pos"), product("pos")])
+    counts = load(root).counts
+    assert counts["products_described_twice"] == 2 + 2  # beyond the first of each product
+    assert counts["products_with_two_titles"] == 1
 
 
 def test_queries_are_left_out_and_counted_by_reason(shop_of):

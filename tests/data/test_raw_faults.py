@@ -1,5 +1,6 @@
 """Faulty files: each message names the file, the line, and what is wrong or what to set."""
 
+import csv
 import gzip
 import re
 import shutil
@@ -125,10 +126,12 @@ def test_damaged_gzip_is_named(three_shoppers, damage):
 HEADER = "qid,query,item_id,user_id,ori_rating,ori_review\n"
 CSV_FAULTS = {
     "": r"test\.csv is empty",
-    HEADER: r"test\.csv is empty: it has a header and no queries",
+    HEADER: r"test\.csv is empty: it has no rows; fetch it again",
     "qid,query,asin\n1,a pen,p\n": r"lacks the columns item_id, user_id; its header is qid,",
     HEADER + '1,"a\npen",p,u,5,x\n2,b,,u,5,x\n': r"test\.csv:4: the column item_id has no value",
     HEADER + "1,a,p,u,5,x\n1,b,q,u,5,x\n": r"test\.csv:3: the qid 1 appears a second time",
+    HEADER + f"1,a,p,u,5,{'x' * csv.field_size_limit()}y\n"
+    '1,b,q,u,5,"x\n\ny"\n': r"test\.csv:3: the qid 1 appears a second time",
     HEADER + "1,a,p,u,5,x\n2,b,p,u\n": r"test\.csv:3: 4 values where the header has 6",
     HEADER + '1,a,p,u,5,x\n2,"b,p,u,5,x\n': r"test\.csv:3: malformed CSV",
 }
@@ -138,6 +141,46 @@ CSV_FAULTS = {
 def test_faulty_queries_file_is_explained(three_shoppers, text, fault):
     (three_shoppers / QUERIES).write_text(text)
     assert re.search(fault, message_of(three_shoppers))
+
+
+@pytest.mark.parametrize("name", [REVIEWS, METADATA, ITEMS])
+def test_a_file_without_rows_is_told_from_one_without_what_is_looked_for(three_shoppers, name):
+    path = three_shoppers / name
+    path.write_bytes(b"")
+    assert message_of(three_shoppers) == f"{path} is empty: it has no rows; fetch it again"
+
+
+@pytest.mark.parametrize("what", ["folder", "dead link"])
+@pytest.mark.parametrize("name", [REVIEWS, METADATA])
+def test_what_has_the_name_of_a_file_and_is_none_is_named(three_shoppers, name, what):
+    path = three_shoppers / name
+    path.unlink()
+    path.mkdir() if what == "folder" else path.symlink_to(three_shoppers / "nowhere")
+    assert message_of(three_shoppers).startswith(f"{path} is no file, or a link to none")
+
+
+def test_categories_are_told_by_what_the_command_line_calls_them(three_shoppers):
+    (three_shoppers / REVIEWS).rename(three_shoppers / REVIEWS.replace("Pens", "Pet_Supplies"))
+    (three_shoppers / METADATA).rename(three_shoppers / METADATA.replace("Pens", "Pet_Supplies"))
+    assert message_of(three_shoppers, "Books").endswith("that is there (pet_supplies)")
+    for folder, name in (("review_categories", "Books"), ("meta_categories", "meta_Books")):
+        row = review("u9", "b", 1) | product("b")
+        write_lines(three_shoppers / "raw" / folder / f"{name}.jsonl", [row])
+    assert message_of(three_shoppers, "Books").endswith("(with queries: pet_supplies 3)")
+
+
+def test_the_queries_file_may_be_gzipped(three_shoppers):
+    settings = {"max_history": 5, "max_words": 120, "seed": 0, "source": "test"}
+    first = load_benchmark(three_shoppers, "Pens", **settings)
+    path = three_shoppers / QUERIES
+    plain = path.read_bytes()
+    path.unlink()
+    packed = path.with_suffix(".csv.gz")
+    packed.write_bytes(gzip.compress(plain))
+    assert load_benchmark(three_shoppers, "Pens", **settings).queries == first.queries
+    packed.write_bytes(gzip.compress(plain + b"q-u1,a,b,c,5,x\r\n"))
+    assert f"{packed}:" in message_of(three_shoppers)
+    assert "the qid q-u1 appears a second time (qids repeated: 1)" in message_of(three_shoppers)
 
 
 def test_invalid_utf8_in_the_queries_file_is_named(three_shoppers):

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import duckdb
 
+from memrerank.categories import label_of
 from memrerank.data.corpus import Corpus
 from memrerank.data.engine import connect, view
 from memrerank.data.products import make_corpus, make_texts, read_products
@@ -156,7 +157,7 @@ def _no_target(connection: duckdb.DuckDBPyConnection, category: str, counts: Cou
     rows = connection.execute(
         "SELECT category, count(*) FROM targets GROUP BY 1 ORDER BY 2 DESC, 1"
     ).fetchall()
-    there = ", ".join(f"{name} {number}" for name, number in rows[:CATEGORIES_SHOWN])
+    there = ", ".join(f"{label_of(name)} {number}" for name, number in rows[:CATEGORIES_SHOWN])
     return (
         f"no query of category {category}; {_describe(counts)}; choose another category= "
         f"(with queries: {there or 'none'})"

@@ -54,7 +54,7 @@ def c4_files() -> list[HubFile]:
     """Amazon-C4's queries and its item pool."""
     folder = Path("amazon_c4")
     return [
-        HubFile(C4_REPOSITORY, ("test.csv",), folder),
+        HubFile(C4_REPOSITORY, _or_gzipped("test.csv"), folder),
         HubFile(C4_REPOSITORY, _or_gzipped("sampled_item_metadata_1M.jsonl"), folder),
     ]
 

@@ -9,6 +9,7 @@ record counts as made. A killed run therefore leaves nothing that a later one co
 import glob
 import json
 import logging
+import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -18,12 +19,13 @@ from typing import Any
 import duckdb
 
 from memrerank.data.engine import EngineSettings, connect
+from memrerank.errors import DataError
 from memrerank.storage import FileHashes, atomic_path, fingerprint, write_json
 
 log = logging.getLogger(__name__)
 
 STALE_SECONDS = 86_400  # a temporary file this old belongs to no running step
-FORMAT = 1  # raise it when the steps of old shall not be read any more
+FORMAT = 2  # raise it when the steps of old shall not be read any more
 
 Build = Callable[[duckdb.DuckDBPyConnection, Path], Mapping[str, int] | None]
 
@@ -78,7 +80,15 @@ class Steps:
         return artifact
 
     def source(self, path: Path) -> str:
-        """The sha256 of a file that steps read; read anew only when size or time have changed."""
+        """The sha256 of a file that steps read; read anew only when size or time have changed.
+
+        Raises:
+            DataError: it is no file, or may not be read.
+        """
+        if not path.is_file():
+            raise DataError(f"{path} is no file, or a link to none; put the file in its place")
+        if not os.access(path, os.R_OK):
+            raise DataError(f"{path} may not be read; change its permissions")
         self.sources[str(path)] = self.hashes.sha256(path)
         return self.sources[str(path)]
 

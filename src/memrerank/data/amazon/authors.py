@@ -11,6 +11,7 @@ from pathlib import Path
 
 import duckdb
 
+from memrerank.categories import label_of
 from memrerank.data.amazon.files import find_metadata, require_c4
 from memrerank.data.amazon.store import add_counts, describe_products, read_items, read_queries
 from memrerank.data.engine import copy, literal, read_sql, view
@@ -55,7 +56,7 @@ def find_authors_files(root: Path, category: str) -> dict[str, dict[Split, Path]
         raise DataError(
             f"{folder / category}: missing; set data.root= to the folder that holds {FOLDER}, let "
             "data.download=true fetch it, or choose a category= that is there "
-            f"({', '.join(found) or 'none is'})"
+            f"({', '.join(map(label_of, found)) or 'none is'})"
         )
     return found
 

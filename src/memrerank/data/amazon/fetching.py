@@ -5,7 +5,12 @@ from pathlib import Path
 
 from memrerank.categories import CATEGORIES
 from memrerank.data.amazon.authors import authors_folder
-from memrerank.data.amazon.files import QUERIES_FILE, find_items, find_metadata, find_purchases
+from memrerank.data.amazon.files import (
+    find_items,
+    find_metadata,
+    find_purchases,
+    find_queries,
+)
 from memrerank.data.download import amazon_files, authors_files, c4_files, fetch
 
 log = logging.getLogger(__name__)
@@ -27,7 +32,7 @@ def fetch_missing(root: Path, category: str, *, authors: bool, allowed: bool) ->
     metadata = [name for name in names if name not in find_metadata(root)]
     if allowed:
         files = amazon_files(purchases, metadata)
-        if not (root / QUERIES_FILE).is_file() or find_items(root) is None:
+        if find_queries(root) is None or find_items(root) is None:
             files += c4_files()
         if authors and category in names and not (authors_folder(root) / category).is_dir():
             files += authors_files([category])

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from memrerank.categories import label_of
 from memrerank.errors import DataError
 
 RATINGS_FOLDER = Path("benchmark/0core/rating_only")
@@ -21,9 +22,10 @@ METADATA_FOLDER = Path("raw/meta_categories")
 METADATA_PREFIX = "meta_"
 HUB_METADATA_PREFIX = "raw_meta_"  # folders of Parquet files, as the hub's loader made them
 C4_FOLDER = Path("amazon_c4")
-QUERIES_FILE = C4_FOLDER / "test.csv"
+QUERIES_NAME = "test"
 ITEMS_NAME = "sampled_item_metadata_1M"
 
+QUERIES_SUFFIXES = (".csv", ".csv.gz")
 RATINGS_SUFFIXES = (".csv", ".csv.gz", ".parquet")  # in order of preference
 RAW_SUFFIXES = (".jsonl", ".jsonl.gz", ".parquet")
 
@@ -62,7 +64,7 @@ def find_files(root: Path, category: str) -> StoreFiles:
             raise DataError(
                 f"{needed}.jsonl (or .jsonl.gz, .parquet) is missing; set data.root= to a folder "
                 "that has it, let data.download=true fetch it, or choose a category= that is there "
-                f"({', '.join(found) or 'none is'})"
+                f"({', '.join(map(label_of, found)) or 'none is'})"
             )
     return StoreFiles(root, purchases, metadata, *require_c4(root))
 
@@ -73,12 +75,12 @@ def require_c4(root: Path) -> tuple[Path, Path]:
     Raises:
         DataError: one of them is missing.
     """
-    queries, items = root / QUERIES_FILE, find_items(root)
-    if not queries.is_file() or items is None:
-        missing = f"{C4_FOLDER / ITEMS_NAME}.jsonl" if queries.is_file() else QUERIES_FILE
+    queries, items = find_queries(root), find_items(root)
+    if queries is None or items is None:
+        missing = f"{QUERIES_NAME}.csv" if queries is None else f"{ITEMS_NAME}.jsonl"
         raise DataError(
-            f"{root / missing} is missing; set data.root= to a folder that has it, or let "
-            "data.download=true fetch it"
+            f"{root / C4_FOLDER / missing} is missing; set data.root= to a folder that has it, "
+            "or let data.download=true fetch it"
         )
     return queries, items
 
@@ -98,6 +100,11 @@ def find_metadata(root: Path) -> dict[str, tuple[Path, ...]]:
     single = _by_category(root / METADATA_FOLDER, METADATA_PREFIX, RAW_SUFFIXES)
     found = {name: paths for name, paths in folders.items() if paths}
     return dict(sorted((found | {name: (path,) for name, path in single.items()}).items()))
+
+
+def find_queries(root: Path) -> Path | None:
+    """Amazon-C4's test.csv, if it is there."""
+    return _by_category(root / C4_FOLDER, "", QUERIES_SUFFIXES).get(QUERIES_NAME)
 
 
 def find_items(root: Path) -> Path | None:

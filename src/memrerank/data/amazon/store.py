@@ -4,7 +4,6 @@ A file's step keeps only what the queries need of it, so that a file is read onc
 category is chosen later, and a killed run repeats at most the file that it was in.
 """
 
-import csv
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -15,6 +14,7 @@ from memrerank.data.amazon.files import StoreFiles
 from memrerank.data.engine import copy, literal, read_sql, view
 from memrerank.data.raw import RawStore
 from memrerank.data.readers import Kind, read_rows
+from memrerank.data.readers.delimited import numbered_rows
 from memrerank.data.steps import Artifact, Steps
 from memrerank.errors import DataError
 
@@ -76,7 +76,7 @@ def describe_products(
         everything = corpus == "all" or (corpus == "category" and name == category)
         described.append(read_metadata(steps, name, paths, None if everything else wanted))
     products = join_products(steps, {**found, "wanted": wanted}, described, category, corpus)
-    return products, add_counts(described)
+    return products, add_counts([*described, products])
 
 
 def read_queries(steps: Steps, path: Path) -> Artifact:
@@ -84,10 +84,7 @@ def read_queries(steps: Steps, path: Path) -> Artifact:
 
     def build(connection: duckdb.DuckDBPyConnection, out: Path) -> Mapping[str, int]:
         rows = read_rows(connection, "rows", [path], QUERY_FIELDS, optional=("ori_review",))
-        if not rows:
-            raise DataError(
-                f"{path} is empty: it has a header and no queries; fetch the file again"
-            )
+        _check_any(rows, [path])
         _check_unique(connection, path)
         copy(
             connection,
@@ -100,6 +97,13 @@ def read_queries(steps: Steps, path: Path) -> Artifact:
     return steps.run("queries", {"file": steps.source(path)}, build)
 
 
+def _check_any(rows: int, paths: Sequence[Path]) -> None:
+    """Raises DataError where files have no row at all: none of Amazon's is like that."""
+    if not rows:
+        what = paths[0] if len(paths) == 1 else paths[0].parent
+        raise DataError(f"{what} is empty: it has no rows; fetch it again")
+
+
 def _check_unique(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
     """Raises DataError where a qid is there twice, with the line of the second."""
     ((repeated,),) = connection.execute(
@@ -108,15 +112,13 @@ def _check_unique(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
     if not repeated:
         return
     seen: set[str] = set()
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        rows = csv.DictReader(file)
-        for row in rows:
-            if row["qid"] in seen:
-                raise DataError(
-                    f"{path}:{rows.line_num}: the qid {row['qid']} appears a second time "
-                    f"({repeated} do); each query needs one of its own"
-                )
-            seen.add(row["qid"])
+    for number, row in numbered_rows(path):
+        if row["qid"] in seen:
+            raise DataError(
+                f"{path}:{number}: the qid {row['qid']} appears a second time "
+                f"(qids repeated: {repeated}); each query needs one of its own"
+            )
+        seen.add(row["qid"])
 
 
 def read_purchases(steps: Steps, category: str, path: Path, queries: Artifact) -> Artifact:
@@ -126,6 +128,7 @@ def read_purchases(steps: Steps, category: str, path: Path, queries: Artifact) -
         view(connection, "queries", [queries.path])
         where = "user_id IN (SELECT user_id FROM queries)"
         rows = read_rows(connection, "rows", [path], PURCHASE_FIELDS, where=where)
+        _check_any(rows, [path])
         copy(
             connection,
             f"""SELECT DISTINCT user_id, parent_asin AS product_id, timestamp,
@@ -144,6 +147,7 @@ def read_items(steps: Steps, path: Path) -> Artifact:
 
     def build(connection: duckdb.DuckDBPyConnection, out: Path) -> Mapping[str, int]:
         rows = read_rows(connection, "rows", [path], ITEM_FIELDS)
+        _check_any(rows, [path])
         copy(
             connection,
             """SELECT item_id, min(category) AS category, min(metadata) AS text
@@ -205,13 +209,14 @@ def join_products(
 ) -> Artifact:
     """The products of RawStore: what is wanted, with the metadata that there is of it."""
 
-    def build(connection: duckdb.DuckDBPyConnection, out: Path) -> None:
+    def build(connection: duckdb.DuckDBPyConnection, out: Path) -> Mapping[str, int]:
         for name, artifact in found.items():
             view(connection, name, [artifact.path])
         view(connection, "metadata", [one.path for one in metadata])
         connection.execute(f"SET VARIABLE category = {literal(category)}")
         connection.execute(f"SET VARIABLE corpus = {literal(corpus)}")
         copy(connection, read_sql("amazon_products"), out)
+        return _count_repeated(connection, "metadata")  # those that several categories describe
 
     inputs = {
         **{name: artifact.sha256 for name, artifact in found.items()},
@@ -241,27 +246,30 @@ def read_metadata(
             nullable=("title",),
             where=where,
         )
+        _check_any(rows, paths)
         query = f"SELECT *, {literal(category)} AS category FROM ({read_sql('amazon_metadata')})"
         copy(connection, query, out)
-        ((titles,),) = connection.execute(
-            """WITH repeated AS (
-                   SELECT parent_asin FROM described GROUP BY parent_asin HAVING count(*) > 1)
-               SELECT count(*) FROM (
-                   SELECT parent_asin FROM described
-                   WHERE parent_asin IN (SELECT parent_asin FROM repeated)
-                   GROUP BY parent_asin HAVING count(DISTINCT title) > 1)"""
-        ).fetchall()
-        return {
-            "products_read": rows,
-            "products_described_twice": _lost(connection, "described", out),
-            "products_with_two_titles": titles,
-        }
+        return {"products_read": rows, **_count_repeated(connection, "described")}
 
     inputs = {
         "files": [steps.source(path) for path in paths],
         "wanted": None if wanted is None else wanted.sha256,
     }
     return steps.run(f"metadata-{category}", inputs, build)
+
+
+def _count_repeated(connection: duckdb.DuckDBPyConnection, table: str) -> Mapping[str, int]:
+    """Descriptions of a product beyond its first, and the products whose titles differ."""
+    ((again, titles),) = connection.execute(
+        f"""WITH repeated AS (
+                SELECT parent_asin, count(*) AS n FROM {table} GROUP BY ALL HAVING n > 1),
+            differing AS (
+                SELECT parent_asin FROM {table} JOIN repeated USING (parent_asin)
+                GROUP BY ALL HAVING count(DISTINCT nullif(trim(title), '')) > 1)
+            SELECT (SELECT coalesce(sum(n - 1), 0) FROM repeated),
+                   (SELECT count(*) FROM differing)"""
+    ).fetchall()
+    return {"products_described_twice": int(again), "products_with_two_titles": titles}
 
 
 def _lost(connection: duckdb.DuckDBPyConnection, table: str, out: Path) -> int:

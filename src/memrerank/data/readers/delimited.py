@@ -154,6 +154,18 @@ def first_fault(connection: duckdb.DuckDBPyConnection, path: Path, columns: Colu
         return damaged(path, number - 1, error)
 
 
+def numbered_rows(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
+    """The rows of a sound file by column, each with the line where it starts."""
+    with _open(path) as file, _long_values():
+        rows = csv.reader(file, strict=True)
+        header = next(rows)
+        while True:
+            number = rows.line_num + 1
+            if (row := next(rows, None)) is None:
+                return
+            yield number, dict(zip(header, row, strict=True))
+
+
 def _row_fault(row: list[str], header: list[str], columns: Columns) -> str | None:
     """What is wrong with a row, or None; the header itself is a row too."""
     try:
