@@ -137,16 +137,69 @@ class Comparison:
     memory: Memory
     candidates: tuple[Product, ...]
     sample: int = 0  # which of several independent answers to the same question
+    vote: int = 0  # which of several orders of the candidates, under `ranking.votes`
+    attempt: int = 0  # how often it was asked before without a valid answer
+
+    @property
+    def draw(self) -> tuple[int, ...]:
+        """What tells the question from its repeats: seeds and recorded answers depend on it."""
+        repeat = (self.vote, self.attempt)
+        return (self.sample, *repeat) if any(repeat) else (self.sample,)
+
+
+class Question(StrEnum):
+    """What a judge can be asked; each is the name of its method."""
+
+    choose = "choose"  # which one
+    order = "order"  # all of them, best first
+    score = "score"  # how good each one is, on a scale that holds across comparisons
+    distribution = "distribution"  # how probable each is to be chosen
+
+
+class Failure(StrEnum):
+    """Why there is no valid answer."""
+
+    invalid = "invalid"  # it names no candidate, or several
+    refused = "refused"  # the model declined
+    timed_out = "timed_out"
+    rate_limited = "rate_limited"  # still so after the client's retries
+    failed = "failed"  # any other error of the endpoint or the network
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens, as the endpoint counts them."""
+
+    input: int = 0  # of the prompt, `cached_input` included
+    cached_input: int = 0  # read from the endpoint's own prompt cache
+    output: int = 0  # reasoning included
+
+    def __add__(self, other: "Usage") -> "Usage":
+        return Usage(
+            self.input + other.input,
+            self.cached_input + other.cached_input,
+            self.output + other.output,
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The reranker's answer. `index` is None when there was no valid answer."""
+    """The reranker's answer, by places in the comparison's candidates.
+
+    `index` is None, and `failure` says why, when there was no valid answer. `order`, `scores` and
+    `probabilities` are there for the questions that ask for them, one entry a candidate.
+    """
 
     index: int | None
-    tokens: int = 0  # prompt and completion tokens
+    order: tuple[int, ...] = ()  # places, best first
+    scores: tuple[float, ...] = ()  # higher is better
+    probabilities: tuple[float, ...] = ()  # sum to 1
+    failure: Failure | None = None
+    usage: Usage = Usage()
     cost: float = 0.0  # US dollars
     latency: float = 0.0  # seconds
+    calls: int = 1  # how often the judge was asked for it
+    replayed: bool = False  # a recorded answer: usage, cost and latency are of the first time
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +256,11 @@ class Rewards:
 
 
 class SetwiseReranker(Protocol):
-    """A judge: batch in, batch out, same order."""
+    """A judge: batch in, batch out, same order.
+
+    A judge may answer more than one `Question`; each further one is a method like `choose`, named
+    after it.
+    """
 
     def choose(self, comparisons: Sequence[Comparison]) -> list[Choice]: ...
 
@@ -211,7 +268,25 @@ class SetwiseReranker(Protocol):
 class DistributionReranker(SetwiseReranker, Protocol):
     """A judge that can also tell how probable each candidate is to be its choice."""
 
-    def distribution(self, comparisons: Sequence[Comparison]) -> list[np.ndarray]: ...
+    def distribution(self, comparisons: Sequence[Comparison]) -> list[Choice]: ...
+
+
+class OrderingReranker(SetwiseReranker, Protocol):
+    """A judge that can also put all candidates of a comparison in order."""
+
+    def order(self, comparisons: Sequence[Comparison]) -> list[Choice]: ...
+
+
+class ScoringReranker(SetwiseReranker, Protocol):
+    """A judge that can also score candidates on a scale that holds across comparisons."""
+
+    def score(self, comparisons: Sequence[Comparison]) -> list[Choice]: ...
+
+
+def answers(judge: object, question: Question) -> bool:
+    """Whether a judge can be asked that; a judge that wraps another says so in `questions`."""
+    known = getattr(judge, "questions", None)
+    return hasattr(judge, question) if known is None else question in known
 
 
 class MemorySource(Protocol):

@@ -31,14 +31,20 @@ from memrerank.config.data import (
     TableDataConfig,
     TargetConfig,
 )
-from memrerank.config.models import (
-    BaselineConfig,
+from memrerank.config.judges import (
+    CrossEncoderRerankerConfig,
     EmbeddingRerankerConfig,
-    ExtractorConfig,
     JudgeCacheConfig,
+    JudgingConfig,
+    LocalRerankerConfig,
     OpenAIRerankerConfig,
+    PriceConfig,
     RankingConfig,
     RerankerConfig,
+)
+from memrerank.config.models import (
+    BaselineConfig,
+    ExtractorConfig,
     RewardConfig,
     TrainedBaselineConfig,
 )
@@ -74,7 +80,9 @@ class Config:
     retrieval: RetrievalConfig = field(default_factory=RetrievalConfig)
     extractor: ExtractorConfig = field(default_factory=ExtractorConfig)
     reranker: RerankerConfig = field(default_factory=RerankerConfig)
+    judging: JudgingConfig = field(default_factory=JudgingConfig)
     judge_cache: JudgeCacheConfig = field(default_factory=JudgeCacheConfig)
+    prices: dict[str, PriceConfig] = field(default_factory=dict)  # by model
     ranking: RankingConfig = field(default_factory=RankingConfig)
     reward: RewardConfig = field(default_factory=RewardConfig)
     grpo: GRPOConfig = field(default_factory=GRPOConfig)
@@ -85,6 +93,7 @@ class Config:
     baseline: BaselineConfig = field(default_factory=BaselineConfig)
     eval: EvalConfig = field(default_factory=EvalConfig)
     report: ReportConfig = field(default_factory=ReportConfig)
+    dry_run: bool = False  # tell calls, tokens and cost, and ask no judge
     ckpt_path: str | None = None  # train: a checkpoint to resume from, or "last"
 
 
@@ -100,6 +109,8 @@ SCHEMAS: dict[str, type] = {
     "baseline/plain": BaselineConfig,
     "baseline/trained": TrainedBaselineConfig,
     "reranker/embedding": EmbeddingRerankerConfig,
+    "reranker/cross_encoder": CrossEncoderRerankerConfig,
+    "reranker/local": LocalRerankerConfig,
     "reranker/openai": OpenAIRerankerConfig,
     "ranking": RankingConfig,
     "reward": RewardConfig,

@@ -1,10 +1,9 @@
-"""Schemas of what writes memories and what judges them."""
+"""Schemas of what writes memories and what rewards them."""
 
 from dataclasses import dataclass, field
 
 from omegaconf import MISSING
 
-from memrerank.config.data import EncoderConfig
 
 
 @dataclass
@@ -64,61 +63,6 @@ class TrainedBaselineConfig(BaselineConfig):
 
     adapter: str | None = None  # an adapter folder; null: the newest matching training run
     run_id: str | None = None  # an MLflow training run
-
-
-@dataclass
-class RerankerConfig:
-    """`reranker`: the setwise judge."""
-
-    _target_: str = MISSING
-    name: str = MISSING
-
-
-@dataclass
-class EmbeddingRerankerConfig(RerankerConfig):
-    """A judge made of a sentence encoder."""
-
-    _target_: str = "memrerank.rerank.embedding.EmbeddingReranker"
-    encoder: EncoderConfig = field(default_factory=EncoderConfig)
-    memory_weight: float = MISSING
-    temperature: float = MISSING
-
-
-@dataclass
-class OpenAIRerankerConfig(RerankerConfig):
-    """Any OpenAI-compatible endpoint."""
-
-    _target_: str = "memrerank.rerank.openai.OpenAIReranker"
-    model: str = MISSING
-    base_url: str | None = None
-    api_key_env: str = MISSING
-    reasoning_effort: str | None = None
-    temperature: float | None = None  # null: not sent
-    top_p: float | None = None
-    max_completion_tokens: int = MISSING
-    max_concurrency: int = MISSING
-    timeout: float = MISSING  # seconds
-    max_retries: int = MISSING
-    max_failure_rate: float = MISSING
-    prices: dict[str, float] | None = None  # US dollars per million tokens
-
-
-@dataclass
-class JudgeCacheConfig:
-    """The recording of the judge's answers."""
-
-    mode: str = "off"  # off | readwrite | readonly | refresh
-    path: str = MISSING
-
-
-@dataclass
-class RankingConfig:
-    """`ranking`: how choices become an order."""
-
-    _target_: str = "memrerank.rerank.algorithms.knockout"
-    _partial_: bool = True
-    top_k: int = MISSING
-    set_size: int = MISSING
 
 
 @dataclass

@@ -76,3 +76,4 @@ class EvalConfig:
 
     split: Split = Split.test
     max_queries: int | None = None
+    stop_at_positive: bool = False  # a query's ranking ends once its positive is placed
