@@ -14,11 +14,12 @@ register()
 
 @hydra.main(config_path="conf", config_name="evaluate", version_base="1.3")
 @friendly_errors
-def main(cfg: Config) -> float:
-    """Returns MRR@10."""
+def main(cfg: Config) -> float | None:
+    """Returns MRR@10; None after a dry run."""
     from memrerank.evaluate import evaluate
 
-    return evaluate(cfg, Path(HydraConfig.get().runtime.output_dir)).metrics["mrr_at_10"]
+    result = evaluate(cfg, Path(HydraConfig.get().runtime.output_dir))
+    return None if result is None else result.metrics["mrr_at_10"]
 
 
 if __name__ == "__main__":

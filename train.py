@@ -15,10 +15,11 @@ register()
 @hydra.main(config_path="conf", config_name="train", version_base="1.3")
 @friendly_errors
 def main(cfg: Config) -> float | None:
-    """Returns the best dev MRR@10, which a Hydra sweeper may optimise."""
+    """Returns the best dev MRR@10, which a Hydra sweeper may optimise; None after a dry run."""
     from memrerank.train import train
 
-    return train(cfg, Path(HydraConfig.get().runtime.output_dir)).best_dev_mrr_at_10
+    result = train(cfg, Path(HydraConfig.get().runtime.output_dir))
+    return None if result is None else result.best_dev_mrr_at_10
 
 
 if __name__ == "__main__":

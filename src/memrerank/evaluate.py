@@ -8,12 +8,13 @@ from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
-from hydra.utils import instantiate
 
-from memrerank import pipeline
+from memrerank import judging, pipeline
 from memrerank.baselines import Source
+from memrerank.building import build
 from memrerank.config import Config
 from memrerank.errors import DataError
+from memrerank.estimating import estimate_evaluation, tell
 from memrerank.evaluation.metrics import (
     Evaluation,
     evaluate_rankings,
@@ -21,6 +22,7 @@ from memrerank.evaluation.metrics import (
     write_trec_run,
 )
 from memrerank.evaluation.report import RESULT_FILE, RunResult, comparison_table
+from memrerank.rerank.asking import Asker
 from memrerank.rerank.ranking import rank_pools
 from memrerank.schema import Benchmark, History, Memory, Pool, Query, Ranking
 from memrerank.tracking import open_run
@@ -28,23 +30,32 @@ from memrerank.tracking import open_run
 log = logging.getLogger(__name__)
 
 
-def evaluate(cfg: Config, output_dir: Path) -> RunResult:
+def evaluate(cfg: Config, output_dir: Path) -> RunResult | None:
     """Evaluates one memory source; `output_dir` gets the result, the TREC files and the memories.
+
+    Under `dry_run` it only tells what the judge would take, and returns None.
 
     Raises:
         MemrerankError: the configuration, the data or the judge will not do; the message says why.
     """
     benchmark = pipeline.make_benchmark(cfg)
     queries = choose_test_queries(cfg, benchmark)
-    source: Source = pipeline.build(cfg.baseline, context=cfg)
+    source: Source = build(cfg.baseline, context=cfg)
     pools = pipeline.make_pools(cfg, benchmark, cfg.retriever.name)
+    if cfg.dry_run:
+        memories, _ = build_memories(source, queries, benchmark)
+        found = estimate_evaluation(cfg, queries, memories, pools, benchmark.corpus)
+        tell(cfg, found, output_dir)
+        return None
     labels = asdict(pipeline.RunLabels.of(cfg)) | {"baseline": cfg.baseline.name}
     name = f"eval {labels['category']}/{labels['target']} {labels['retriever']} {cfg.baseline.name}"
     tags = {"kind": "evaluate", "split": cfg.eval.split.value, **labels, **source.origin}
     with open_run(cfg.tracking.uri, cfg.tracking.experiment, name, tags) as run:
         pipeline.log_config(cfg, run)
         memories, memory_seconds = build_memories(source, queries, benchmark)
-        rankings, rank_seconds = rank(cfg, queries, memories, pools, benchmark)
+        judge = judging.make_reranker(cfg, benchmark, "evaluate")
+        with judging.recorded(judge, run):
+            rankings, rank_seconds = rank(cfg, queries, memories, pools, benchmark, judge)
         evaluation = evaluate_rankings(rankings, queries)
         result = RunResult(
             labels,
@@ -96,20 +107,18 @@ def rank(
     memories: Mapping[str, Memory],
     pools: Mapping[str, Pool],
     benchmark: Benchmark,
+    judge: Asker,
 ) -> tuple[list[Ranking], float]:
-    """Every pool ranked in full, and the seconds that it took.
-
-    Candidate orders come from the benchmark's seed, so that runs with other seeds stay paired.
-    """
+    """Every pool ranked in full, and the seconds that it took."""
     started = time.perf_counter()
     rankings = rank_pools(
         queries,
         memories,
         pools,
         benchmark.corpus,
-        pipeline.make_reranker(cfg, benchmark),
-        instantiate(cfg.ranking),
-        seed=cfg.data.split_seed,
+        judge,
+        judging.make_ranking(cfg),
+        stop_at_positive=cfg.eval.stop_at_positive,
         progress=True,
     )
     return rankings, time.perf_counter() - started

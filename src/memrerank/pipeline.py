@@ -10,25 +10,20 @@ from hydra.utils import instantiate
 from omegaconf import OmegaConf
 from transformers import PreTrainedTokenizerBase
 
-from memrerank import sources
+from memrerank import judging, sources
+from memrerank.building import plain
 from memrerank.config import Config
 from memrerank.data.instances import sample_instances
 from memrerank.errors import ConfigError
 from memrerank.memory.extractor import AdapterCard
 from memrerank.memory.prompting import MemoryPrompt, PromptSettings
 from memrerank.memory.sampling import Policy, Sampling, TransformersRolloutEngine
-from memrerank.rerank.cache import CachedReranker
-from memrerank.rerank.embedding import CACHED_VECTORS, EmbeddingReranker
-from memrerank.rerank.prompting import TEMPLATE as JUDGE_TEMPLATE
-from memrerank.retrieval.dense import product_vectors
 from memrerank.retrieval.pools import Retriever, load_pools
 from memrerank.schema import (
     Benchmark,
     Pool,
     Query,
-    RewardCallback,
     SetwiseInstance,
-    SetwiseReranker,
     Split,
 )
 from memrerank.tracking import Run
@@ -43,18 +38,7 @@ def cache_dir(cfg: Config) -> Path:
 
 def settings(cfg: Config) -> dict[str, Any]:
     """The whole configuration, resolved, as plain values."""
-    plain = OmegaConf.to_container(cfg, resolve=True, enum_to_str=True)
-    assert isinstance(plain, dict)
-    return {str(key): value for key, value in plain.items()}
-
-
-def build(node: Any, **arguments: Any) -> Any:
-    """Instantiates a group's node; `name` says what it is called, not how it is made."""
-    fields = OmegaConf.to_container(node, resolve=True)
-    assert isinstance(fields, dict)
-    fields.pop("name", None)
-    # A partial, so that Hydra hands the arguments on untouched instead of copying them as config.
-    return instantiate({**fields, "_partial_": True})(**arguments)
+    return plain(cfg)
 
 
 def make_benchmark(cfg: Config) -> Benchmark:
@@ -138,32 +122,6 @@ def make_instances(
     return instances, counts
 
 
-def judge_namespace(cfg: Config) -> dict[str, Any]:
-    """What a recorded answer depends on besides the question: the judge and its parameters."""
-    node = OmegaConf.to_container(cfg.reranker, resolve=True)
-    assert isinstance(node, dict)
-    return {**{str(key): value for key, value in node.items()}, "seed": cfg.seed}
-
-
-def make_reranker(cfg: Config, benchmark: Benchmark) -> SetwiseReranker:
-    """The judge, behind its recording where `judge_cache.mode` asks for one."""
-    mode = cfg.judge_cache.mode
-    judge = None if mode == "readonly" else build(cfg.reranker, seed=cfg.seed)
-    if isinstance(judge, EmbeddingReranker) and len(benchmark.corpus) <= CACHED_VECTORS:
-        # One encoding of the corpus serves a dense retriever of the same encoder and every run
-        # after this one. A corpus beyond what the judge keeps is encoded as it is met.
-        texts = [product.text for product in benchmark.corpus.values()]
-        judge.remember(texts, product_vectors(judge.encoder, benchmark.corpus, cache_dir(cfg)))
-    if judge is not None and mode == "off":
-        return judge
-    return CachedReranker(judge, Path(cfg.judge_cache.path), mode, judge_namespace(cfg))
-
-
-def make_reward(cfg: Config, reranker: SetwiseReranker) -> RewardCallback:
-    """The reward callback over the judge (`reward=cached`: over the judge's recording)."""
-    return build(cfg.reward, reranker=reranker, target=cfg.target.name)
-
-
 def make_prompt(cfg: Config) -> MemoryPrompt:
     """The extractor's prompt for the chosen target."""
     prompt = cfg.extractor.prompt
@@ -213,6 +171,7 @@ class RunLabels:
     retriever: str
     extractor: str
     reranker: str
+    ranking: str
     seed: str
 
     @classmethod
@@ -225,14 +184,17 @@ class RunLabels:
             retriever=cfg.retriever.name,
             extractor=cfg.extractor.model,
             reranker=cfg.reranker.name,
+            ranking=judging.ranking_label(cfg),
             seed=str(cfg.seed),
         )
 
 
 def log_config(cfg: Config, run: Run) -> None:
     """The configuration, and the prompts of extractor and judge, into the record."""
-    plain = settings(cfg)
-    run.log_params(plain)
-    run.log_text(OmegaConf.to_yaml(OmegaConf.create(plain)), "config.yaml")
+    chosen = settings(cfg)
+    # The price table is long and mostly of other models: it is in the file alone.
+    run.log_params({name: value for name, value in chosen.items() if name != "prices"})
+    run.log_text(OmegaConf.to_yaml(OmegaConf.create(chosen)), "config.yaml")
     run.log_text(make_prompt(cfg).source, "prompts/extractor.jinja")
-    run.log_text(JUDGE_TEMPLATE.read_text(), "prompts/judge.jinja")
+    if (prompt := judging.prompt_file(cfg)) is not None:
+        run.log_text(prompt.read_text(), "prompts/judge.jinja")

@@ -10,15 +10,18 @@ import lightning.pytorch as pl
 from hydra.utils import instantiate
 from lightning.pytorch.callbacks import ModelCheckpoint
 
-from memrerank import pipeline
+from memrerank import judging, pipeline
 from memrerank.config import Config
 from memrerank.data.datamodule import MemoryDataModule
 from memrerank.errors import DataError
-from memrerank.grpo.callbacks import BestAdapter, InterruptedCheckpoint, MemorySamples
+from memrerank.estimating import estimate_training, tell
+from memrerank.grpo.callbacks import BestAdapter, InterruptedCheckpoint, JudgeMetrics, MemorySamples
 from memrerank.grpo.dev import DevEvaluator
 from memrerank.grpo.loss import LossSettings
 from memrerank.grpo.module import GRPOModule, GRPOSettings
 from memrerank.memory.extractor import LoraSettings, add_adapter, batches, load_base
+from memrerank.rerank.asking import Asker
+from memrerank.rerank.dry_run import Estimate
 from memrerank.resume import RECORD, find_checkpoint, read_record
 from memrerank.retrieval.pools import recall_at_k
 from memrerank.schema import (
@@ -26,7 +29,6 @@ from memrerank.schema import (
     Pool,
     Query,
     SetwiseInstance,
-    SetwiseReranker,
     Split,
     TrainingCase,
 )
@@ -60,8 +62,10 @@ class TrainingData:
     counts: dict[str, float]
 
 
-def train(cfg: Config, output_dir: Path) -> TrainingResult:
+def train(cfg: Config, output_dir: Path) -> TrainingResult | None:
     """Trains the extractor that `cfg` describes; `output_dir` gets checkpoints and the adapter.
+
+    Under `dry_run` it only tells what the judge would take, and returns None.
 
     Raises:
         MemrerankError: the configuration, the data or the judge will not do; the message says why.
@@ -70,31 +74,28 @@ def train(cfg: Config, output_dir: Path) -> TrainingResult:
     resumed = find_checkpoint(cfg, output_dir)
     run_dir = resumed.parent.parent if resumed else output_dir
     data = make_training_data(cfg)
+    if cfg.dry_run:
+        tell(cfg, estimate(cfg, data), output_dir)
+        return None
     with open_training_run(cfg, run_dir, resumed) as run:
         pipeline.log_config(cfg, run)
         run.log_metrics({f"data/{name}": value for name, value in data.counts.items()})
-        module = make_module(cfg, data)
+        judge = judging.make_reranker(cfg, data.benchmark, "train")
+        module = make_module(cfg, data, judge)
         best = BestAdapter(
             run_dir / "adapter",
             pipeline.adapter_card(cfg, module.prompt),
             run.set_best_adapter,
             cfg.dev.every_steps,
         )
-        trainer = make_trainer(cfg, run_dir, run, best)
-        datamodule = MemoryDataModule(
-            data.cases,
-            batches(data.dev_queries, cfg.extractor.batch_size),
-            cfg.grpo.prompts_per_step,
-            cfg.grpo.epochs,
-            cfg.seed,
-            cfg.grpo.inner_epochs,
-            cfg.trainer.max_steps,
-        )
-        if resumed is None:  # where training starts from, as step 0 of every dev curve
-            trainer.validate(module, datamodule, verbose=False)
-        trainer.fit(module, datamodule, ckpt_path=resumed, weights_only=True)
-        if best.is_due(trainer):  # stopped after its last step, before the ranking
-            trainer.validate(module, datamodule, verbose=False)
+        trainer = make_trainer(cfg, run_dir, run, best, judge)
+        datamodule = make_datamodule(cfg, data)
+        with judging.recorded(judge, run):
+            if resumed is None:  # where training starts from, as step 0 of every dev curve
+                trainer.validate(module, datamodule, verbose=False)
+            trainer.fit(module, datamodule, ckpt_path=resumed, weights_only=True)
+            if best.is_due(trainer):  # stopped after its last step, before the ranking
+                trainer.validate(module, datamodule, verbose=False)
         result = TrainingResult(
             run.id,
             best.folder if best.best is not None else None,
@@ -145,6 +146,29 @@ def make_training_data(cfg: Config) -> TrainingData:
     )
 
 
+def estimate(cfg: Config, data: TrainingData) -> Estimate:
+    """What the judge would take."""
+    schedule = make_datamodule(cfg, data).schedule()
+    dev = (data.dev_queries, data.dev_instances, data.dev_pools)
+    benchmark = data.benchmark
+    return estimate_training(
+        cfg, data.cases, len(schedule), *dev, benchmark.histories, benchmark.corpus
+    )
+
+
+def make_datamodule(cfg: Config, data: TrainingData) -> MemoryDataModule:
+    """The order of training and of dev evaluation."""
+    return MemoryDataModule(
+        data.cases,
+        batches(data.dev_queries, cfg.extractor.batch_size),
+        cfg.grpo.prompts_per_step,
+        cfg.grpo.epochs,
+        cfg.seed,
+        cfg.grpo.inner_epochs,
+        cfg.trainer.max_steps,
+    )
+
+
 def choose_queries(queries: Sequence[Query], most: int | None, seed: int) -> tuple[Query, ...]:
     """At most `most` queries, drawn from a seed and kept in their order; None keeps all."""
     if most is None or most >= len(queries):
@@ -153,7 +177,7 @@ def choose_queries(queries: Sequence[Query], most: int | None, seed: int) -> tup
     return tuple(queries[place] for place in sorted(drawn))
 
 
-def make_module(cfg: Config, data: TrainingData) -> GRPOModule:
+def make_module(cfg: Config, data: TrainingData, reranker: Asker) -> GRPOModule:
     """The policy with a fresh adapter, its judge, and what chooses the checkpoint."""
     prompt = pipeline.make_prompt(cfg)
     base, tokenizer = load_base(cfg.extractor.model, cfg.extractor.dtype, pipeline.cache_dir(cfg))
@@ -165,14 +189,13 @@ def make_module(cfg: Config, data: TrainingData) -> GRPOModule:
         base, LoraSettings(lora.r, lora.alpha, lora.dropout, list(lora.target_modules)), cfg.seed
     )
     engine = pipeline.make_engine(cfg, policy, tokenizer)
-    reranker = pipeline.make_reranker(cfg, data.benchmark)
-    reward = pipeline.make_reward(cfg, reranker)
+    reward = judging.make_reward(cfg, reranker)
     dev = make_dev_evaluator(cfg, data, reranker, reward)
     return GRPOModule(policy, engine, prompt, reward, dev, grpo_settings(cfg), cfg.seed)
 
 
 def make_dev_evaluator(
-    cfg: Config, data: TrainingData, reranker: SetwiseReranker, reward: Any
+    cfg: Config, data: TrainingData, reranker: Asker, reward: Any
 ) -> DevEvaluator:
     """Full ranking of the dev queries, as evaluation does it for the test queries."""
     return DevEvaluator(
@@ -182,10 +205,9 @@ def make_dev_evaluator(
         corpus=data.benchmark.corpus,
         instances=data.dev_instances,
         reranker=reranker,
-        algorithm=instantiate(cfg.ranking),
+        plan=judging.make_ranking(cfg),
         reward=reward,
         target=cfg.target.name,
-        seed=cfg.data.split_seed,
     )
 
 
@@ -212,7 +234,9 @@ def grpo_settings(cfg: Config) -> GRPOSettings:
     )
 
 
-def make_trainer(cfg: Config, run_dir: Path, run: Run, best: BestAdapter) -> pl.Trainer:
+def make_trainer(
+    cfg: Config, run_dir: Path, run: Run, best: BestAdapter, judge: Asker
+) -> pl.Trainer:
     """Lightning's trainer with our logger and callbacks."""
     checkpoints = run_dir / "checkpoints"
     trainer: pl.Trainer = instantiate(
@@ -224,6 +248,7 @@ def make_trainer(cfg: Config, run_dir: Path, run: Run, best: BestAdapter) -> pl.
         logger=lightning_logger(run, lambda: trainer.global_step),
         callbacks=[
             best,
+            JudgeMetrics(judge, run.log_metrics),
             MemorySamples(
                 lambda rows, step: run.log_table(rows, "memories", step),
                 cfg.checkpoint.memory_samples_every,

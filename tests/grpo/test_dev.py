@@ -8,6 +8,8 @@ import pytest
 
 from memrerank.grpo.dev import DevEvaluator
 from memrerank.rerank.algorithms import knockout
+from memrerank.rerank.asking import Asker
+from memrerank.rerank.ranking import RankingPlan
 from memrerank.schema import (
     Choice,
     Comparison,
@@ -69,11 +71,10 @@ def evaluator(values: dict[str, tuple[float, float]]) -> DevEvaluator:
         pools={query.id: Pool(query.id, "bm25", tuple(IDS)) for query in QUERIES},
         corpus=CORPUS,
         instances=instances,
-        reranker=Alphabetical(),
-        algorithm=partial(knockout, top_k=7, set_size=5),
+        reranker=Asker(Alphabetical(), seed=0, max_reasks=0),
+        plan=RankingPlan(partial(knockout, top_k=7, set_size=5)),
         reward=pay(values),
         target=Target.w,
-        seed=0,
     )
 
 

@@ -55,6 +55,10 @@ def judge(memory_weight: float = 2.0, temperature: float = 0.5, seed: int = 0) -
     return EmbeddingReranker(AxisEncoder(), memory_weight, temperature, seed)
 
 
+def chances_of(reranker: EmbeddingReranker, questions: Sequence[Comparison]) -> list[np.ndarray]:
+    return [np.array(choice.probabilities) for choice in reranker.distribution(questions)]
+
+
 def softmax(scores: Sequence[float], temperature: float) -> list[float]:
     weights = [math.exp(score / temperature) for score in scores]
     return [weight / sum(weights) for weight in weights]
@@ -63,19 +67,19 @@ def softmax(scores: Sequence[float], temperature: float) -> list[float]:
 def test_scores_add_query_and_weighted_memory_similarity() -> None:
     # cos to the query "shoe": 0, 1, .707, .707; cos to the memory "red": 0, 0, .707, 0.
     scores = [0, 1, ROOT_HALF + 2.0 * ROOT_HALF, ROOT_HALF]
-    (chances,) = judge().distribution([comparison("red")])
+    (chances,) = chances_of(judge(), [comparison("red")])
     np.testing.assert_allclose(chances, softmax(scores, 0.5), rtol=1e-6)
 
 
 @pytest.mark.parametrize("memory", ["", "  \n "])
 def test_an_empty_memory_adds_nothing(memory: str) -> None:
-    (chances,) = judge().distribution([comparison(memory)])
+    (chances,) = chances_of(judge(), [comparison(memory)])
     np.testing.assert_allclose(chances, softmax([0, 1, ROOT_HALF, ROOT_HALF], 0.5), rtol=1e-6)
 
 
 def test_a_memory_weight_of_zero_ignores_the_memory() -> None:
     blind = judge(memory_weight=0.0)
-    told, untold = blind.distribution([comparison("red"), comparison()])
+    told, untold = chances_of(blind, [comparison("red"), comparison()])
     np.testing.assert_array_equal(told, untold)
 
 
@@ -84,7 +88,7 @@ def test_lines_and_windows_of_a_memory_weigh_alike() -> None:
     memory = "red\ntea tea tea tea blue"
     weight = 2.0 / math.sqrt(3)
     scores = [weight, 1, ROOT_HALF * (1 + weight), ROOT_HALF * (1 + weight)]
-    (chances,) = judge().distribution([comparison(memory)])
+    (chances,) = chances_of(judge(), [comparison(memory)])
     np.testing.assert_allclose(chances, softmax(scores, 0.5), rtol=1e-6)
 
 
@@ -92,7 +96,7 @@ def test_draws_follow_the_distribution() -> None:
     reranker = judge()
     draws = [comparison("red", sample) for sample in range(4_000)]
     counts = Counter(choice.index for choice in reranker.choose(draws))
-    (chances,) = reranker.distribution(draws[:1])
+    (chances,) = chances_of(reranker, draws[:1])
     shares = [counts[index] / len(draws) for index in range(4)]
     np.testing.assert_allclose(shares, chances, atol=0.03)  # four standard errors
 
@@ -164,7 +168,7 @@ def test_the_cache_forgets_the_oldest_and_still_answers(monkeypatch: pytest.Monk
     questions = [comparison("red"), comparison("tea\nblue")]
     for _ in range(2):
         for got, want in zip(
-            small.distribution(questions), expected.distribution(questions), strict=True
+            chances_of(small, questions), chances_of(expected, questions), strict=True
         ):
             np.testing.assert_array_equal(got, want)
     assert len(small._texts._vectors) == 2
@@ -172,9 +176,9 @@ def test_the_cache_forgets_the_oldest_and_still_answers(monkeypatch: pytest.Monk
 
 def test_long_batches_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     questions = [comparison("red", 0, CANDIDATES[: 2 + n % 3]) for n in range(10)]
-    whole = judge().distribution(questions)
+    whole = chances_of(judge(), questions)
     monkeypatch.setattr(embedding, "COMPARISONS_AT_ONCE", 3)
-    for got, want in zip(judge().distribution(questions), whole, strict=True):
+    for got, want in zip(chances_of(judge(), questions), whole, strict=True):
         np.testing.assert_array_equal(got, want)
     assert [len(chances) for chances in whole] == [2, 3, 4, 2, 3, 4, 2, 3, 4, 2]
 
@@ -194,3 +198,38 @@ def test_latency_is_measured() -> None:
 def test_settings_out_of_range_are_named(weight: float, temperature: float) -> None:
     with pytest.raises(ConfigError, match=r"reranker\.(memory_weight=-0.1|temperature=0.0)"):
         judge(weight, temperature)
+
+
+def test_scores_and_orders_follow_the_distribution() -> None:
+    questions = [comparison("red", sample, CANDIDATES[1:]) for sample in range(2000)]
+    (scored,) = judge().score(questions[:1])
+    weights = np.exp(np.array(scored.scores))
+    (chances,) = chances_of(judge(), questions[:1])
+    np.testing.assert_allclose(weights / weights.sum(), chances)
+    ordered = judge().order(questions)
+    chosen = [choice.index for choice in judge().choose(questions)]
+    assert [choice.index for choice in ordered] == [choice.order[0] for choice in ordered] == chosen
+    assert all(sorted(choice.order) == list(range(len(chances))) for choice in ordered)
+    # Plackett-Luce: the last of three is drawn with the chance that the other two come before it
+    last = Counter(choice.order[-1] for choice in ordered)
+    others = [
+        sum(
+            chances[a] * chances[b] / (1 - chances[a])
+            for a in range(3)
+            for b in range(3)
+            if len({a, b, place}) == 3
+        )
+        for place in range(3)
+    ]
+    shares = [last[place] / len(questions) for place in range(3)]
+    np.testing.assert_allclose(shares, others, atol=0.04)
+
+
+def test_votes_and_attempts_are_draws_of_their_own() -> None:
+    flat = judge(temperature=50.0)
+    questions = [comparison("red", sample) for sample in range(20)]
+    first = [choice.index for choice in flat.choose(questions)]
+    for change in ({"vote": 1}, {"attempt": 1}):
+        assert first != [
+            choice.index for choice in flat.choose([replace(q, **change) for q in questions])
+        ]

@@ -11,6 +11,7 @@ from memrerank.reward.setwise import SetwiseReward
 from memrerank.schema import (
     Choice,
     Comparison,
+    Failure,
     History,
     Product,
     Query,
@@ -45,9 +46,14 @@ class ScriptedJudge:
 
 
 class CertainJudge(ScriptedJudge):
-    def distribution(self, comparisons: Sequence[Comparison]) -> list[np.ndarray]:
+    def distribution(self, comparisons: Sequence[Comparison]) -> list[Choice]:
         self.batches.append(list(comparisons))
-        return [np.array([0.1, 0.2, 0.3, 0.15, 0.25]) for _ in comparisons]
+        return [
+            Choice(None, failure=Failure.invalid)
+            if c.memory.within == "unread"
+            else Choice(2, probabilities=(0.1, 0.2, 0.3, 0.15, 0.25))
+            for c in comparisons
+        ]
 
 
 def wrap(text: str) -> str:
@@ -100,16 +106,15 @@ def test_a_malformed_memory_costs_quality_but_not_utility() -> None:
 def test_expected_utility_is_the_probability_of_the_positive() -> None:
     judge = CertainJudge({})
     reward = SetwiseReward(judge, Target.w, utility="expected", quality_weight=0.0)
-    rewards = reward([group("q1", 2, wrap("a")), group("q2", 4, wrap("a"))])
-    np.testing.assert_allclose(rewards.total, [[0.3], [0.25]])
+    rewards = reward([group("q1", 2, wrap("a")), group("q2", 4, wrap("unread"))])
+    np.testing.assert_allclose(rewards.total, [[0.3], [math.nan]])
     assert [c.sample for c in judge.batches[0]] == [0, 0]
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"utility": "expected"}, "reward.utility=expected: the judge ScriptedJudge"),
-        ({"utility": "best"}, "reward.utility=best: choose one of sampled, expected"),
+        ({"utility": "expected"}, "reward.utility=expected: this judge cannot"),
         ({"samples": 0}, "reward.samples=0"),
     ],
 )

@@ -9,6 +9,15 @@ from memrerank.config.data import EncoderConfig
 from memrerank.schema import Question
 
 
+class CacheMode(StrEnum):
+    """What happens with recorded answers."""
+
+    off = "off"
+    readwrite = "readwrite"  # asks for what is missing and records it
+    readonly = "readonly"  # never asks
+    refresh = "refresh"  # asks for everything and replaces what was recorded
+
+
 @dataclass
 class RerankerConfig:
     """`reranker`: the setwise judge.
@@ -19,10 +28,12 @@ class RerankerConfig:
 
     _target_: str = MISSING
     name: str = MISSING
+    recording: CacheMode = CacheMode.off  # the default of judge_cache.mode under this judge
 
 
 TRANSPORT = {
     "name",
+    "recording",
     "base_url",
     "api_key_env",
     "max_concurrency",
@@ -114,6 +125,7 @@ class OpenAIRerankerConfig(RerankerConfig):
     """Any OpenAI-compatible endpoint."""
 
     _target_: str = "memrerank.rerank.openai.OpenAIReranker"
+    recording: CacheMode = CacheMode.readwrite  # its answers are paid for
     model: str = MISSING
     base_url: str | None = None
     api_key_env: str = MISSING
@@ -143,7 +155,7 @@ class OpenAIRerankerConfig(RerankerConfig):
 class JudgeCacheConfig:
     """The recording of the judge's answers."""
 
-    mode: str = "off"  # off | readwrite | readonly | refresh
+    mode: CacheMode = MISSING
     path: str = MISSING
 
 

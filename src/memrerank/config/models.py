@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from omegaconf import MISSING
 
+from memrerank.reward.setwise import Utility
 
 
 @dataclass
@@ -85,6 +86,6 @@ class RewardConfig:
 
     _target_: str = "memrerank.reward.setwise.SetwiseReward"
     samples: int = MISSING
-    utility: str = MISSING  # sampled | expected
+    utility: Utility = MISSING
     quality_weight: float = MISSING
     quality: QualityConfig = field(default_factory=QualityConfig)

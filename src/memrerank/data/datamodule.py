@@ -100,11 +100,14 @@ class MemoryDataModule(pl.LightningDataModule):
         """Goes on after the batches that are done."""
         self.start = state_dict["batches"]
 
-    def train_dataloader(self) -> DataLoader:
-        schedule = TrainingSchedule(
+    def schedule(self) -> TrainingSchedule:
+        """The batches that training goes through, those already done included in the count."""
+        return TrainingSchedule(
             self.train, self.batch_size, self.epochs, self.seed, self.start, self.max_batches
         )
-        return DataLoader(schedule, batch_size=None, collate_fn=None)
+
+    def train_dataloader(self) -> DataLoader:
+        return DataLoader(self.schedule(), batch_size=None, collate_fn=None)
 
     def val_dataloader(self) -> DataLoader:
         return DataLoader(self.dev, batch_size=None, collate_fn=None)  # type: ignore[arg-type]

@@ -11,6 +11,7 @@ from lightning.pytorch.trainer.states import TrainerFn
 from memrerank.errors import ConfigError
 from memrerank.grpo.module import GRPOModule
 from memrerank.memory.extractor import AdapterCard, save_adapter
+from memrerank.rerank.asking import Asker
 from memrerank.schema import Rewards, RolloutGroup
 
 MONITOR = "dev/mrr_at_10"  # the paper chooses the checkpoint by dev reranking performance
@@ -142,6 +143,37 @@ class MemorySamples(pl.Callback):
         if step == 1 or step % self.every_steps == 0:
             shown = outputs["groups"][: self.groups]
             self.log_table(memory_rows(shown, outputs["rewards"]), step)
+
+
+class JudgeMetrics(pl.Callback):
+    """Records what the judge's answers came to, after every step; a resumed run counts on.
+
+    Args:
+        judge: what is asked.
+        log_metrics: takes metrics and the step.
+    """
+
+    def __init__(
+        self, judge: Asker, log_metrics: Callable[[Mapping[str, float], int], None]
+    ) -> None:
+        self.judge = judge
+        self.log_metrics = log_metrics
+
+    def state_dict(self) -> dict[str, Any]:
+        return self.judge.state()
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self.judge.restore(state_dict)
+
+    def on_train_batch_end(  # type: ignore[override]
+        self,
+        trainer: pl.Trainer,
+        pl_module: pl.LightningModule,
+        outputs: Mapping[str, Any],
+        batch: Any,
+        batch_idx: int,
+    ) -> None:
+        self.log_metrics(self.judge.metrics(), trainer.global_step)
 
 
 def memory_rows(groups: Sequence[RolloutGroup], rewards: Rewards) -> list[dict[str, Any]]:

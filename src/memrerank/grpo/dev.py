@@ -8,8 +8,8 @@ import numpy as np
 
 from memrerank.evaluation.metrics import evaluate_rankings
 from memrerank.memory.parsing import parse_memory
-from memrerank.rerank.algorithms import Algorithm
-from memrerank.rerank.ranking import rank_pools
+from memrerank.rerank.asking import Asker
+from memrerank.rerank.ranking import RankingPlan, rank_pools
 from memrerank.schema import (
     History,
     Pool,
@@ -18,7 +18,6 @@ from memrerank.schema import (
     RewardCallback,
     RolloutGroup,
     SetwiseInstance,
-    SetwiseReranker,
     Target,
     TrainingCase,
 )
@@ -33,11 +32,10 @@ class DevEvaluator:
     pools: Mapping[str, Pool]  # by query id, of the evaluated retriever
     corpus: Mapping[str, Product]
     instances: Sequence[SetwiseInstance]  # of all training retrievers
-    reranker: SetwiseReranker
-    algorithm: Algorithm
+    reranker: Asker
+    plan: RankingPlan
     reward: RewardCallback
     target: Target
-    seed: int
 
     def score(self, groups: Mapping[str, RolloutGroup]) -> dict[str, float]:
         """Dev metrics: MRR@10 and @5, accuracy (5-way), reward, memory words.
@@ -45,6 +43,11 @@ class DevEvaluator:
         Args:
             groups: one single-rollout group per dev query, by query id.
         """
+        with self.reranker.during("dev"):
+            return self._ranking_metrics(groups) | self._instance_metrics(groups)
+
+    def _ranking_metrics(self, groups: Mapping[str, RolloutGroup]) -> dict[str, float]:
+        """MRR over the full rankings."""
         memories = {
             query_id: parse_memory(group.rollouts[0].text, self.target).memory
             for query_id, group in groups.items()
@@ -55,17 +58,15 @@ class DevEvaluator:
             self.pools,
             self.corpus,
             self.reranker,
-            self.algorithm,
-            seed=self.seed,
+            self.plan,
         )
         means = evaluate_rankings(rankings, self.queries).means
         words = [len(memory.text.split()) for memory in memories.values()]
-        metrics = {
+        return {
             "dev/mrr_at_10": means["mrr_at_10"],
             "dev/mrr_at_5": means["mrr_at_5"],
             "dev/memory_words": float(np.mean(words)),
         }
-        return metrics | self._instance_metrics(groups)
 
     def _instance_metrics(self, groups: Mapping[str, RolloutGroup]) -> dict[str, float]:
         """Reward and 5-way accuracy over the dev instances; a query's instances weigh as one.

@@ -1,7 +1,7 @@
 """How any judge is asked: candidates in a fresh order each time, invalid answers asked again, and
 what came of it counted."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -92,6 +92,17 @@ class Asker:
         """Answers, failures, places, tokens and cost so far, `judge/{stage}/{name}`."""
         spent = {} if self.ledger is None else self.ledger.metrics()
         return {**spent, **self.tally.metrics()}
+
+    def state(self) -> dict[str, Any]:
+        """What was counted and spent, JSON-serialisable."""
+        spent = None if self.ledger is None else self.ledger.state()
+        return {"tally": self.tally.state(), "ledger": spent}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Goes on counting and spending from what `state` returned."""
+        self.tally.restore(state["tally"])
+        if self.ledger is not None and state["ledger"] is not None:
+            self.ledger.restore(state["ledger"])
 
     def _enter(self, stage: str) -> None:
         self.tally.stage = stage

@@ -3,6 +3,7 @@
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -26,7 +27,7 @@ class EmbeddingReranker:
     window into pieces that do; the memory's vector is the mean of theirs, normalised again. A
     line therefore weighs the same however long it is, and so do the two fields of a wc memory.
 
-    The draw is seeded by (seed, query id, query, memory, candidate ids, sample), whatever batch
+    The draw is seeded by (seed, query id, query, memory, candidate ids, draw), whatever batch
     the comparison is in, and each candidate's luck goes with its id: showing the candidates in
     another order does not change which product wins.
 
@@ -64,17 +65,49 @@ class EmbeddingReranker:
 
     def choose(self, comparisons: Sequence[Comparison]) -> list[Choice]:
         """One drawn answer per comparison, in order; latency is the batch's time shared out."""
+        return self._answer(comparisons, lambda _, noisy: Choice(int(np.argmax(noisy))))
+
+    def order(self, comparisons: Sequence[Comparison]) -> list[Choice]:
+        """All candidates, best first, drawn one after the other (Plackett-Luce)."""
+
+        def ordered(_: np.ndarray, noisy: np.ndarray) -> Choice:
+            places = np.argsort(-noisy, kind="stable").tolist()
+            return Choice(places[0], order=tuple(places))
+
+        return self._answer(comparisons, ordered)
+
+    def score(self, comparisons: Sequence[Comparison]) -> list[Choice]:
+        """Each candidate's score, without any draw."""
+        return self._answer(
+            comparisons,
+            lambda scores, _: Choice(int(np.argmax(scores)), scores=tuple(scores.tolist())),
+        )
+
+    def distribution(self, comparisons: Sequence[Comparison]) -> list[Choice]:
+        """How probable each candidate is to be chosen; the index is the likeliest one."""
+        return self._answer(
+            comparisons,
+            lambda scores, _: Choice(
+                int(np.argmax(scores)), probabilities=tuple(_softmax(scores).tolist())
+            ),
+        )
+
+    def _answer(
+        self,
+        comparisons: Sequence[Comparison],
+        read: Callable[[np.ndarray, np.ndarray], Choice],
+    ) -> list[Choice]:
+        """What `read` makes of each comparison's logits and of those with its luck added.
+
+        The largest of logits plus Gumbel noise is a draw of the softmax (Gumbel-max).
+        """
         started = time.perf_counter()
-        picks = [
-            int(np.argmax(logits + self._luck(comparison)))  # Gumbel-max: a draw of the softmax
+        choices = [
+            read(logits, logits + self._luck(comparison))
             for comparison, logits in zip(comparisons, self._logits(comparisons), strict=True)
         ]
         latency = (time.perf_counter() - started) / max(1, len(comparisons))
-        return [Choice(index=pick, latency=latency) for pick in picks]
-
-    def distribution(self, comparisons: Sequence[Comparison]) -> list[np.ndarray]:
-        """How probable each candidate is to be chosen: float64 [candidates] per comparison."""
-        return [_softmax(logits) for logits in self._logits(comparisons)]
+        return [replace(choice, latency=latency) for choice in choices]
 
     def _logits(self, comparisons: Sequence[Comparison]) -> list[np.ndarray]:
         """Scores over temperature, float64 [candidates] per comparison."""
@@ -122,7 +155,7 @@ class EmbeddingReranker:
             comparison.query,
             comparison.memory.text,
             *(ids[i] for i in order),
-            comparison.sample,
+            *comparison.draw,
         )
         luck = np.empty(len(ids))
         luck[order] = generator.gumbel(size=len(ids))

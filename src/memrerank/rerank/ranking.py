@@ -1,23 +1,60 @@
 """The one driver of all ranking algorithms: every round of every query is one batch for the
 judge, so that an API answers it concurrently and a local model in full batches."""
 
+import inspect
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from tqdm import tqdm
 
-from memrerank.errors import DataError
-from memrerank.rerank.algorithms import Algorithm, Rounds, Sets, Winners
+from memrerank.errors import ConfigError, DataError
+from memrerank.rerank.algorithms import Algorithm, Rounds, Sets
 from memrerank.schema import (
+    Choice,
     Comparison,
     Memory,
     Pool,
     Product,
     Query,
+    Question,
     Ranking,
     SetwiseReranker,
+    answers,
 )
-from memrerank.seeding import numpy_generator
+
+
+@dataclass(frozen=True, slots=True)
+class RankingPlan:
+    """An algorithm, and how its comparisons are put to the judge."""
+
+    algorithm: Algorithm
+    question: Question = Question.choose
+    votes: int = 1  # orders in which each set is asked; the majority counts
+
+    def check(self, judge: object, *, stop_at_positive: bool = False) -> None:
+        """Refuses what cannot work before anything is asked.
+
+        Raises:
+            ConfigError: the judge cannot answer the algorithm's question, `votes` does not fit,
+                or the algorithm cannot stop early.
+        """
+        if not answers(judge, self.question):
+            raise ConfigError(
+                f"this ranking asks the judge to {self.question.value}, which it cannot; choose "
+                "ranking=knockout or forest, which any judge can, or another reranker"
+            )
+        if self.votes < 1 or (self.votes > 1 and self.question is not Question.choose):
+            raise ConfigError(
+                f"ranking.votes={self.votes}: use 1 or more, and 1 where the judge is asked to "
+                f"{Question.order.value} or {Question.score.value}"
+            )
+        if stop_at_positive and "until" not in inspect.signature(self.algorithm).parameters:
+            raise ConfigError(
+                "eval.stop_at_positive: this ranking algorithm does not take `until`; set "
+                "eval.stop_at_positive=false"
+            )
 
 
 def rank_pools(
@@ -25,31 +62,36 @@ def rank_pools(
     memories: Mapping[str, Memory],  # by query id
     pools: Mapping[str, Pool],  # by query id
     corpus: Mapping[str, Product],
-    reranker: SetwiseReranker,
-    algorithm: Algorithm,
+    judge: SetwiseReranker,
+    plan: RankingPlan,
     *,
-    seed: int,
-    max_reasks: int = 1,
+    stop_at_positive: bool = False,
     progress: bool = False,
 ) -> list[Ranking]:
     """Ranks each query's pool; one Ranking per query, in order.
 
-    The candidates of a set are shown in an order drawn from (seed, query id, the set), the same
-    for every memory and method, so that two methods differ by their memories alone. An invalid
-    answer is asked for again, up to `max_reasks` times, in a new order and as a new sample;
-    after that the set goes to its first product in the retriever's order and counts as
-    `invalid`. `calls` counts every question asked, `rounds` the batches that had to wait for one
-    another, repeated questions included.
+    A set without a valid answer counts as `invalid` and is settled by the algorithm, in the
+    retriever's order. With several votes the product that most of them name wins, and of equals
+    the one that the retriever put first. `calls` counts every question, repeated ones included;
+    `rounds` the batches that had to wait for one another.
+
+    Args:
+        judge: shows candidates in whatever order it likes and asks invalid answers again
+            (`memrerank.rerank.asking`).
+        stop_at_positive: a query's ranking ends once its positive has its place. Measures that
+            look at the positive alone stay the same; the order after it means nothing.
 
     Raises:
+        ConfigError: plan and judge do not go together.
         DataError: a query has no memory or pool, or a pool holds a product not in the corpus.
     """
-    tasks = [_task(query, memories, pools, corpus, algorithm) for query in queries]
+    plan.check(judge, stop_at_positive=stop_at_positive)
+    tasks = [_task(q, memories, pools, corpus, plan.algorithm, stop_at_positive) for q in queries]
     with tqdm(desc="ranking", unit=" calls", disable=not progress) as bar:
         while active := [task for task in tasks if task.sets]:
             bar.set_postfix_str(f"{len(tasks) - len(active)}/{len(tasks)} queries", refresh=False)
             asked = sum(task.calls for task in active)
-            _play_round(active, corpus, reranker, seed, max_reasks)
+            _play_round(active, corpus, judge, plan)
             bar.update(sum(task.calls for task in active) - asked)
     return [
         Ranking(task.query.id, tuple(task.order), task.calls, task.rounds, task.invalid)
@@ -63,6 +105,7 @@ class _Task:
 
     query: Query
     memory: Memory
+    pool: tuple[str, ...]  # product ids in the retriever's order
     generator: Rounds
     sets: Sets = field(default_factory=list)  # of the round to be played; empty when done
     order: list[str] = field(default_factory=list)
@@ -70,10 +113,10 @@ class _Task:
     rounds: int = 0
     invalid: int = 0
 
-    def advance(self, winners: Winners | None) -> None:
-        """Hands the generator the winners of its round (None: its start) and takes the next."""
+    def advance(self, results: list[Any] | None) -> None:
+        """Hands the generator the results of its round (None: its start) and takes the next."""
         try:
-            self.sets = next(self.generator) if winners is None else self.generator.send(winners)
+            self.sets = next(self.generator) if results is None else self.generator.send(results)
         except StopIteration as stop:
             self.sets, self.order = [], stop.value
 
@@ -84,6 +127,7 @@ def _task(
     pools: Mapping[str, Pool],
     corpus: Mapping[str, Product],
     algorithm: Algorithm,
+    stop_at_positive: bool,
 ) -> _Task:
     for name, mapping in (("memory", memories), ("pool", pools)):
         if query.id not in mapping:
@@ -95,49 +139,58 @@ def _task(
             f"the pool of query {query.id} holds product {unknown[0]}, which the corpus lacks "
             f"({len(unknown)} such); make the pools anew for this benchmark"
         )
-    task = _Task(query, memories[query.id], algorithm(ids))
+    early = {"until": query.positive_id} if stop_at_positive else {}
+    task = _Task(query, memories[query.id], ids, algorithm(ids, **early))
     task.advance(None)
     return task
 
 
 def _play_round(
-    tasks: Sequence[_Task],
-    corpus: Mapping[str, Product],
-    reranker: SetwiseReranker,
-    seed: int,
-    max_reasks: int,
+    tasks: Sequence[_Task], corpus: Mapping[str, Product], judge: SetwiseReranker, plan: RankingPlan
 ) -> None:
-    """Has one round of every task judged, in one batch per attempt, and advances the tasks."""
-    winners: list[Winners] = [[None] * len(task.sets) for task in tasks]
-    open_sets = [(t, s) for t, task in enumerate(tasks) for s in range(len(task.sets))]
-    for attempt in range(1 + max_reasks):
-        comparisons = [
-            _comparison(tasks[t], tasks[t].sets[s], corpus, seed, attempt) for t, s in open_sets
+    """Has one round of every task judged, in one batch, and advances the tasks."""
+    comparisons = [
+        _comparison(task, ids, corpus, vote)
+        for task in tasks
+        for ids in task.sets
+        for vote in range(plan.votes)
+    ]
+    choices = iter(getattr(judge, plan.question)(comparisons))
+    for task in tasks:
+        votes = [[next(choices) for _ in range(plan.votes)] for _ in task.sets]  # [sets][votes]
+        results = [
+            _result(ids, row, plan.question, task.pool)
+            for ids, row in zip(task.sets, votes, strict=True)
         ]
-        for t in {t for t, _ in open_sets}:
-            tasks[t].rounds += 1
-        choices = reranker.choose(comparisons) if comparisons else []
-        for (t, s), comparison, choice in zip(open_sets, comparisons, choices, strict=True):
-            tasks[t].calls += 1
-            if choice.index is not None and choice.index in range(len(comparison.candidates)):
-                winners[t][s] = comparison.candidates[choice.index].id
-        open_sets = [(t, s) for t, s in open_sets if winners[t][s] is None]
-    for t, _ in open_sets:
-        tasks[t].invalid += 1
-    for task, answers in zip(tasks, winners, strict=True):
-        task.advance(answers)
+        task.calls += sum(choice.calls for row in votes for choice in row)
+        task.rounds += max(choice.calls for row in votes for choice in row)
+        task.invalid += sum(result is None for result in results)
+        task.advance(results)
+
+
+def _result(
+    ids: tuple[str, ...], choices: Sequence[Choice], question: Question, pool: tuple[str, ...]
+) -> Any:
+    """What the algorithm is told of a set, in product ids; None: no valid answer."""
+    valid = [choice for choice in choices if choice.index is not None]
+    if not valid:
+        return None
+    if question is Question.order:
+        return tuple(ids[place] for place in valid[0].order)
+    if question is Question.score:
+        return valid[0].scores
+    wins = Counter(choice.index for choice in valid if choice.index is not None)
+    most = max(wins.values())
+    return min((ids[index] for index, count in wins.items() if count == most), key=pool.index)
 
 
 def _comparison(
-    task: _Task, candidates: tuple[str, ...], corpus: Mapping[str, Product], seed: int, attempt: int
+    task: _Task, ids: tuple[str, ...], corpus: Mapping[str, Product], vote: int
 ) -> Comparison:
-    """The question of one set, its candidates in an order that depends on nothing but the set."""
-    ids = sorted(candidates)
-    generator = numpy_generator(seed, "ranking", task.query.id, *ids, attempt)
     return Comparison(
         query_id=task.query.id,
         query=task.query.text,
         memory=task.memory,
-        candidates=tuple(corpus[ids[i]] for i in generator.permutation(len(ids))),
-        sample=attempt,
+        candidates=tuple(corpus[product_id] for product_id in ids),
+        vote=vote,
     )

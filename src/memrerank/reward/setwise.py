@@ -4,6 +4,7 @@ bought, plus a smaller term for the quality of the memory (paper, section on tra
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 
 import numpy as np
 
@@ -13,14 +14,21 @@ from memrerank.memory.quality import QualitySettings, memory_quality
 from memrerank.schema import (
     Comparison,
     Memory,
+    Question,
     Rewards,
     RolloutGroup,
     SetwiseReranker,
     Target,
     TrainingCase,
+    answers,
 )
 
-UTILITIES = ("sampled", "expected")
+
+class Utility(StrEnum):
+    """How the judge's feedback becomes a number."""
+
+    sampled = "sampled"  # the share of `samples` answers that pick the positive (paper)
+    expected = "expected"  # the judge's own probability of the positive
 
 
 class SetwiseReward:
@@ -38,23 +46,24 @@ class SetwiseReward:
         reranker: SetwiseReranker,
         target: Target,
         samples: int = 5,  # paper
-        utility: str = "sampled",  # paper
+        utility: Utility = Utility.sampled,  # paper
         quality_weight: float = 0.1,  # our choice
         quality: QualitySettings | None = None,
     ) -> None:
         """Raises ConfigError when the settings do not go together."""
-        if utility not in UTILITIES:
-            raise ConfigError(f"reward.utility={utility}: choose one of {', '.join(UTILITIES)}")
-        if utility == "expected" and not hasattr(reranker, "distribution"):
+        utility = Utility(utility)
+        question = Question.distribution if utility is Utility.expected else Question.choose
+        if not answers(reranker, question):
             raise ConfigError(
-                f"reward.utility=expected: the judge {type(reranker).__name__} cannot give its "
-                "distribution; set reward.utility=sampled or choose another reranker"
+                "reward.utility=expected: this judge cannot give its distribution; set "
+                "reward.utility=sampled, or choose another reranker (a language model behind an "
+                "API can where it returns log-probabilities: reranker.logprobs=true)"
             )
         if samples < 1:
             raise ConfigError(f"reward.samples={samples}: at least 1 answer is needed")
         self.reranker = reranker
         self.target = target
-        self.samples = samples if utility == "sampled" else 1
+        self.samples = samples if utility is Utility.sampled else 1
         self.utility = utility
         self.quality_weight = quality_weight
         self.quality = quality or QualitySettings()
@@ -118,9 +127,13 @@ class SetwiseReward:
         """How far each answer picks its positive, in [0, 1]; NaN for an invalid answer."""
         if not comparisons:
             return np.empty(0)
-        if self.utility == "expected":
-            distributions = self.reranker.distribution(comparisons)  # type: ignore[attr-defined]
-            return np.array([p[i] for p, i in zip(distributions, positives, strict=True)], float)
+        if self.utility is Utility.expected:
+            told = self.reranker.distribution(comparisons)  # type: ignore[attr-defined]
+            shares = [
+                c.probabilities[i] if c.probabilities else math.nan
+                for c, i in zip(told, positives, strict=True)
+            ]
+            return np.array(shares, dtype=np.float64)
         choices = self.reranker.choose(comparisons)
         return np.array(
             [

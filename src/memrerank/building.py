@@ -1,0 +1,24 @@
+"""From a node of the configuration to the object that it describes."""
+
+from typing import Any
+
+from hydra.utils import instantiate
+from omegaconf import OmegaConf
+
+NOT_ARGUMENTS = ("name", "recording")  # what a group says of itself, not of how it is made
+
+
+def plain(node: Any) -> dict[str, Any]:
+    """A node of the configuration, resolved, as plain values."""
+    values = OmegaConf.to_container(node, resolve=True, enum_to_str=True)
+    assert isinstance(values, dict)
+    return {str(key): value for key, value in values.items()}
+
+
+def build(node: Any, **arguments: Any) -> Any:
+    """Instantiates a group's node; `arguments` replace its fields."""
+    fields = OmegaConf.to_container(node, resolve=True)
+    assert isinstance(fields, dict)
+    fields = {k: v for k, v in fields.items() if k not in NOT_ARGUMENTS and k not in arguments}
+    # A partial, so that Hydra hands the arguments on untouched instead of copying them as config.
+    return instantiate({**fields, "_partial_": True})(**arguments)
