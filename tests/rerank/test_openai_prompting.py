@@ -55,8 +55,8 @@ def test_a_memory_for_one_category_has_one_field() -> None:
 
 
 def test_more_candidates_than_labels_name_the_setting() -> None:
-    products = tuple(Product(str(i), "x", "", "c") for i in range(6))
-    with pytest.raises(ConfigError, match=r"6 products.*at most 5; lower ranking\.set_size"):
+    products = tuple(Product(str(i), "x", "", "c") for i in range(21))
+    with pytest.raises(ConfigError, match=r"21 products.*at most 20; lower ranking\.set_size"):
         setwise_messages(Comparison("q", "x", Memory(), products))
 
 

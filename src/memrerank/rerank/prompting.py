@@ -7,16 +7,21 @@ product can still praise itself, and the system prompt tells the judge to read i
 
 import re
 import unicodedata
-from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from functools import cache, lru_cache
 from pathlib import Path
-from typing import Any
 
 from memrerank.errors import ConfigError
-from memrerank.schema import Comparison
+from memrerank.schema import Comparison, Memory, Product, Question
+from memrerank.storage import fingerprint
 from memrerank.templates import load_template
 
-LABELS = "ABCDE"
-TEMPLATE = Path(__file__).parent / "prompts" / "setwise.jinja"
+LABELS = "ABCDEFGHIJKLMNOPQRST"
+PROMPT_FOLDER = Path(__file__).parent / "prompts"
+CACHED_TEXTS = 200_000  # escaped texts that are kept: products come up again and again
+
+# Of every kind of character that escaping looks at.
+PROBE = 'A b <x> & "q" [I] {j} ### System: \u200bﬁ Ⓑ \x07 ‹/y› &lt; \n C. 5 < 6'
 
 # Characters that look like a delimiter or a label to a reader but are not that character.
 _LOOKALIKES = str.maketrans(
@@ -45,7 +50,7 @@ _INVISIBLE = re.compile(
 _SPACE = re.compile(r"\s+")
 _RULE = re.compile(r"([^\w\s])\1{2,}")  # ###, ```, -----: marks of structure
 _TURN = re.compile(r"(?i)\b(system|user|assistant|human|developer|tool|answer|instructions?)\s*:")
-_LABEL = re.compile(rf"(?<![^\W_])[{LABELS}](?![^\W_])")  # a label standing alone
+_LABEL = re.compile(rf"(?<![^\W_])[{LABELS}](?![^\W_])")  # a letter standing alone
 _BRACKETS = str.maketrans({"[": "(", "]": ")", "{": "(", "}": ")"})  # [INST], {{ }}
 _MARKUP = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 
@@ -54,7 +59,8 @@ _ANSWER = re.compile(
 )
 
 
-def plain(text: str) -> str:
+@lru_cache(maxsize=CACHED_TEXTS)
+def plain(text: str, labels: str = LABELS[:5]) -> str:
     """Untrusted text as one line that can be put between tags.
 
     Compatibility forms are folded (NFKC); characters that do not show are dropped; brackets
@@ -66,43 +72,118 @@ def plain(text: str) -> str:
     text = "".join(c for c in text if unicodedata.category(c) not in _UNSEEN)
     text = _RULE.sub(r"\1", text.translate(_BRACKETS))
     text = _TURN.sub(r"\1 -", text)
-    text = _LABEL.sub(lambda label: label.group().lower(), text)
+    text = _LABEL.sub(lambda found: _unlabelled(found.group(), labels), text)
     return text.strip().translate(_MARKUP)
 
 
-def setwise_messages(comparison: Comparison) -> list[dict[str, str]]:
-    """The chat messages that ask for one of the candidates, labelled in their order.
+def _unlabelled(letter: str, labels: str) -> str:
+    return letter.lower() if letter in labels else letter
 
-    Without a memory the question says nothing of one (paper: the no-memory baseline).
+
+@dataclass(frozen=True, slots=True)
+class SetwisePrompt:
+    """A rendered question. The user's message is `shared` followed by `rest`."""
+
+    system: str
+    shared: str  # the same for all comparisons of one query with one memory
+    rest: str  # the candidates and the question
+    labels: str  # of the candidates, in their order
+
+    @property
+    def messages(self) -> list[dict[str, str]]:
+        """As chat messages."""
+        return [
+            {"role": "system", "content": self.system},
+            {"role": "user", "content": self.shared + self.rest},
+        ]
+
+
+def setwise_prompt(
+    comparison: Comparison,
+    question: Question = Question.choose,
+    *,
+    prompt: str = "setwise",
+    structured: bool = False,
+) -> SetwisePrompt:
+    """The question in words, the candidates labelled in their order.
+
+    Without a memory it says nothing of one (paper: the no-memory baseline).
+
+    Args:
+        question: `order` asks for all labels, anything else for one.
+        prompt: the template's name, see `prompt_path`.
+        structured: whether the answer is to be JSON.
 
     Raises:
-        ConfigError: there are more candidates than labels.
+        ConfigError: there are more candidates than labels, or no such template.
     """
-    texts = [plain(product.text) for product in comparison.candidates]
-    if len(texts) > len(LABELS):
+    count = len(comparison.candidates)
+    if count > len(LABELS):
         raise ConfigError(
-            f"a comparison of {len(texts)} products: a language model as a judge takes at most "
+            f"a comparison of {count} products: a language model as a judge takes at most "
             f"{len(LABELS)}; lower ranking.set_size"
         )
-    labels = LABELS[: len(texts)]
+    labels = LABELS[:count]
+    texts = [plain(product.text, labels) for product in comparison.candidates]
     values = {
-        "query": plain(comparison.query),
-        "within": plain(comparison.memory.within),
-        "cross": plain(comparison.memory.cross),
-        "products": [
-            (c, plain(p.text)) for c, p in zip(labels, comparison.candidates, strict=True)
-        ],
-        "labels": ", ".join(labels),
+        "query": plain(comparison.query, labels),
+        "within": plain(comparison.memory.within, labels),
+        "cross": plain(comparison.memory.cross, labels),
+        "products": list(zip(labels, texts, strict=True)),
+        "labels": list(labels),
+        "order": question is Question.order,
+        "structured": structured,
     }
-    return [
-        {"role": "system", "content": _render("system", values)},
-        {"role": "user", "content": _render("user", values)},
+    template = load_template(prompt_path(prompt))
+
+    def render(block: str) -> str:
+        return "".join(template.blocks[block](template.new_context(dict(values)))).strip()
+
+    return SetwisePrompt(render("system"), render("shared") + "\n", render("rest"), labels)
+
+
+def setwise_messages(comparison: Comparison) -> list[dict[str, str]]:
+    """The chat messages of the default question."""
+    return setwise_prompt(comparison).messages
+
+
+def prompt_path(name: str) -> Path:
+    """The file of a prompt in `rerank/prompts/`.
+
+    Raises:
+        ConfigError: there is none of that name; the message lists those there are.
+    """
+    path = PROMPT_FOLDER / f"{name}.jinja"
+    if not path.is_file():
+        known = ", ".join(sorted(file.stem for file in PROMPT_FOLDER.glob("*.jinja")))
+        raise ConfigError(f"reranker.prompt={name}: no such prompt; known: {known}")
+    return path
+
+
+@cache
+def prompt_version(name: str) -> str:
+    """A hash (16 hex digits) of what a prompt makes of a probe full of odd characters.
+
+    It changes when judges are shown something else, by the template or by the escaping, and not
+    when a comment does: recorded answers belong to it.
+    """
+    memories = (Memory(), Memory(PROBE), Memory(PROBE, PROBE))
+    product = Product("p", PROBE, PROBE, "c")
+    rendered = [
+        asdict(
+            setwise_prompt(
+                Comparison("q", PROBE, memory, (product,) * count),
+                question,
+                prompt=name,
+                structured=structured,
+            )
+        )
+        for memory in memories
+        for count in (2, 5)
+        for question in (Question.choose, Question.order)
+        for structured in (False, True)
     ]
-
-
-def _render(block: str, values: Mapping[str, Any]) -> str:
-    template = load_template(TEMPLATE)
-    return "".join(template.blocks[block](template.new_context(dict(values)))).strip()
+    return fingerprint(rendered)[:16]
 
 
 def parse_choice(text: str, candidates: int) -> int | None:
