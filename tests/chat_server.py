@@ -1,8 +1,9 @@
 """A real HTTP server on this machine that speaks chat completions, with answers made up."""
 
 import json
+import math
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -62,10 +63,26 @@ class ChatServer:
         self._http.server_close()
 
 
-def answer(text: str | None, finish: str = "stop") -> Reply:
-    message = {"role": "assistant", "content": text}
-    choice = {"index": 0, "message": message, "finish_reason": finish}
-    usage = {"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110}
+def answer(
+    text: str | None,
+    finish: str = "stop",
+    *,
+    refusal: str | None = None,
+    top_logprobs: Sequence[tuple[str, float]] = (),
+    cached_tokens: int = 0,
+) -> Reply:
+    """A completion; `top_logprobs` are (token, probability) pairs of the first token."""
+    message = {"role": "assistant", "content": text, "refusal": refusal}
+    choice: dict[str, Any] = {"index": 0, "message": message, "finish_reason": finish}
+    if top_logprobs:
+        tops = [{"token": token, "logprob": math.log(share)} for token, share in top_logprobs]
+        choice["logprobs"] = {"content": [{**tops[0], "top_logprobs": tops}]}
+    usage = {
+        "prompt_tokens": 100,
+        "completion_tokens": 10,
+        "total_tokens": 110,
+        "prompt_tokens_details": {"cached_tokens": cached_tokens},
+    }
     head = {"id": "x", "object": "chat.completion", "created": 1, "model": "m"}
     return 200, {}, {**head, "choices": [choice], "usage": usage}
 

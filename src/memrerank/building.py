@@ -22,3 +22,12 @@ def build(node: Any, **arguments: Any) -> Any:
     fields = {k: v for k, v in fields.items() if k not in NOT_ARGUMENTS and k not in arguments}
     # A partial, so that Hydra hands the arguments on untouched instead of copying them as config.
     return instantiate({**fields, "_partial_": True})(**arguments)
+
+
+def price_of(prices: Any, node: Any) -> dict[str, Any] | None:
+    """What a node's model costs: its own `price`, or else the model's line in `prices`."""
+    fields = plain(node)
+    price: dict[str, Any] | None = fields.get("price") or plain(prices).get(
+        str(fields.get("model"))
+    )
+    return price

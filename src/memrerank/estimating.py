@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from memrerank import judging
-from memrerank.building import plain
+from memrerank.building import plain, price_of
 from memrerank.config import Config
 from memrerank.rerank.asking import Asker
 from memrerank.rerank.dry_run import (
@@ -117,14 +117,14 @@ def tell(cfg: Config, estimate: Estimate, output_dir: Path) -> None:
 
 def make_dry_judge(cfg: Config, stage: str) -> Asker:
     """The configured judge with nothing but its questions."""
-    judge = None if cfg.reranker.get("usual_output") is None else judging.make_judge(cfg)
+    judge = judging.make_judge(cfg) if "usual_output" in plain(cfg.reranker) else None
     request = getattr(judge, "request", None)
     return judging.make_asker(cfg, DryJudge(request, make_counter(cfg), cfg.seed), stage)
 
 
 def make_counter(cfg: Config) -> Callable[[str], int]:
     """Counts a text's tokens: with `reranker.tokenizer`, or by its length."""
-    name = cfg.reranker.get("tokenizer")
+    name = plain(cfg.reranker).get("tokenizer")
     if not name:
         return estimate_tokens
     from transformers import AutoTokenizer
@@ -138,7 +138,7 @@ def make_rates(cfg: Config) -> Rates | None:
     node = plain(cfg.reranker)
     if node.get("usual_output") is None:
         return None
-    price = judging.price_of(cfg) or {}
+    price = price_of(cfg.prices, cfg.reranker) or {}
     factor = price.get("batch", 1.0) if node["batch"] else 1.0
     prices = [None if not price else price[name] * factor for name in ("input", "output")]
     return Rates(node["usual_output"], node["max_completion_tokens"], *prices)
@@ -162,12 +162,12 @@ def _basis(cfg: Config, rates: Rates | None) -> str:
     """What the numbers rest on, for people."""
     if rates is None:
         return f"reranker={cfg.reranker.name} runs in this process: its calls cost time alone"
-    counted = cfg.reranker.get("tokenizer") or "4 characters a token"
-    price = judging.price_of(cfg)
+    counted = plain(cfg.reranker).get("tokenizer") or "4 characters a token"
+    price = price_of(cfg.prices, cfg.reranker)
     cost = (
         f"prices of {price['date']}, no input taken as cached"
         if price
-        else f"no price is known for {cfg.reranker.get('model')}: set reranker.price"
+        else f"no price is known for {plain(cfg.reranker)['model']}: set reranker.price"
     )
     return (
         f"Nothing was asked. Input tokens by {counted}; output from reranker.usual_output to "

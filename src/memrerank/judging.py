@@ -7,7 +7,7 @@ from typing import Any
 
 from hydra.utils import instantiate
 
-from memrerank.building import build, plain
+from memrerank.building import build, plain, price_of
 from memrerank.config import Config
 from memrerank.config.judges import TRANSPORT, CacheMode
 from memrerank.evaluation.places import place_figure
@@ -36,16 +36,9 @@ def judge_namespace(cfg: Config) -> dict[str, Any]:
 
 def make_judge(cfg: Config) -> SetwiseReranker:
     """The bare judge."""
-    if "price" in cfg.reranker:
-        return build(cfg.reranker, price=price_of(cfg))
+    if "price" in plain(cfg.reranker):
+        return build(cfg.reranker, price=price_of(cfg.prices, cfg.reranker))
     return build(cfg.reranker)
-
-
-def price_of(cfg: Config) -> dict[str, Any] | None:
-    """What the judge's model costs: `reranker.price`, or else its line in `prices`."""
-    node = plain(cfg.reranker)
-    price: dict[str, Any] | None = node.get("price") or plain(cfg.prices).get(node.get("model"))
-    return price
 
 
 def make_reranker(cfg: Config, benchmark: Benchmark, stage: str) -> Asker:

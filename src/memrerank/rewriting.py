@@ -20,14 +20,21 @@ from memrerank.data.rewrite import (
     Rewrites,
     rewrite_queries,
 )
-from memrerank.rerank.chat import Answer, ChatClient, ChatSettings
+from memrerank.rerank.chat import ChatClient
+from memrerank.rerank.completions import Answer
+from memrerank.rerank.ledger import Price
+from memrerank.rerank.session import ChatSettings
 from memrerank.responses import ResponseStore
 
 log = logging.getLogger(__name__)
 
 
 def rewrite_with_model(
-    rewriter: RewriterConfig, rows: Sequence[QueryToRewrite], *, progress: bool = False
+    rewriter: RewriterConfig,
+    rows: Sequence[QueryToRewrite],
+    *,
+    price: Mapping[str, Any] | None = None,
+    progress: bool = False,
 ) -> Rewrites:
     """Rewrites queries with the configured model; needs no key where all answers are recorded.
 
@@ -35,14 +42,20 @@ def rewrite_with_model(
         ConfigError: the settings cannot work, or the key is missing.
         JudgeError: queries are left without a rewrite, or the model cannot answer at all.
     """
-    with closing(ChatCompleter(rewriter_settings(rewriter))) as completer:
+    with closing(ChatCompleter(rewriter_settings(rewriter, price))) as completer:
         return rewrite_queries(
             rows, completer, ResponseStore(Path(rewriter.cache)), progress=progress
         )
 
 
-def rewriter_settings(rewriter: RewriterConfig) -> ChatSettings:
-    """The client's settings out of the `rewriter` node."""
+def rewriter_settings(
+    rewriter: RewriterConfig, price: Mapping[str, Any] | None = None
+) -> ChatSettings:
+    """The client's settings out of the `rewriter` node.
+
+    Args:
+        price: of the model; the fields of a `Price`.
+    """
     return ChatSettings(
         model=rewriter.model,
         base_url=rewriter.base_url,
@@ -53,7 +66,7 @@ def rewriter_settings(rewriter: RewriterConfig) -> ChatSettings:
         max_retries=rewriter.max_retries,
         reasoning_effort=rewriter.reasoning_effort,
         temperature=rewriter.temperature,
-        prices=rewriter.prices,
+        price=Price(**price) if price else None,
         max_failure_rate=rewriter.max_failure_rate,
         group="rewriter",
     )
@@ -91,7 +104,9 @@ class ChatCompleter:
                 keep(place, answer.text)
 
         requests = [client.request(messages) for messages in conversations]
-        answers = client.complete(requests, on_answer, check=lambda _, text: check(text))
+        answers = client.complete(
+            requests, on_answer, check=lambda _, answer: check(answer.text or "")
+        )
         _log_use(client.where, answers)
         return [answer.text if answer.failure is None else None for answer in answers]
 
@@ -106,7 +121,8 @@ class ChatCompleter:
 
 
 def _log_use(where: str, answers: Sequence[Answer]) -> None:
-    tokens, cost = (sum(getattr(one, name) for one in answers) for name in ("tokens", "cost"))
+    tokens = sum(answer.usage.input + answer.usage.output for answer in answers)
+    cost = sum(answer.cost for answer in answers)
     log.info("%s: %d calls, %d tokens, %.2f US dollars", where, len(answers), tokens, cost)
-    if failures := Counter(answer.failure for answer in answers if answer.failure is not None):
+    if failures := Counter(str(answer.failure) for answer in answers if answer.failure is not None):
         log.warning("%s: calls without a valid answer: %s", where, dict(failures))

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from memrerank.building import price_of
 from memrerank.config import Config
 from memrerank.config.data import DataLayout, Rewrite
 from memrerank.data.amazon import amazon_store, authors_store, fetch_missing, find_files
@@ -59,7 +60,8 @@ def make_rewriter(cfg: Config) -> Rewriter | None:
     if cfg.data.rewrite is Rewrite.none:
         return None
     if cfg.data.rewrite is Rewrite.llm:
-        return lambda rows: rewrite_with_model(cfg.rewriter, rows, progress=True)
+        price = price_of(cfg.prices, cfg.rewriter)
+        return lambda rows: rewrite_with_model(cfg.rewriter, rows, price=price, progress=True)
     if cfg.data.rewrites is None:
         raise ConfigError("data.rewrite=file needs data.rewrites=<file of query_id and text>")
     path = Path(cfg.data.rewrites)

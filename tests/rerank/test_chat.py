@@ -9,7 +9,11 @@ import pytest
 from chat_server import Reply, Start, answer, refusal
 
 from memrerank.errors import ConfigError, JudgeError
-from memrerank.rerank.chat import Answer, ChatClient, ChatSettings
+from memrerank.rerank.chat import ChatClient
+from memrerank.rerank.completions import Answer
+from memrerank.rerank.ledger import Price
+from memrerank.rerank.session import ChatSettings
+from memrerank.schema import Usage
 
 ClientAt = Callable[..., ChatClient]
 
@@ -45,10 +49,10 @@ def echo(body: dict[str, Any], _: int) -> Reply:
 
 
 def test_answers_come_in_order_with_what_they_took(start: Start, client_at: ClientAt) -> None:
-    client = client_at(start(echo).url, prices={"prompt": 1.0, "completion": 10.0})
+    client = client_at(start(echo).url, price=Price(1.0, 0.1, 10.0))
     answers = client.complete(requests(client, "a", "b", "c"))
     assert [one.text for one in answers] == ["A", "B", "C"]
-    assert {(one.tokens, one.failure) for one in answers} == {(110, None)}
+    assert {(one.usage, one.failure) for one in answers} == {(Usage(100, 0, 10), None)}
     assert answers[0].cost == pytest.approx((100 * 1 + 10 * 10) / 1e6)
     assert all(0 < one.latency < 5 for one in answers)
     assert client.complete([]) == []
@@ -86,25 +90,26 @@ def test_a_check_names_what_is_no_answer(start: Start, client_at: ClientAt) -> N
     client = client_at(start(echo).url)
     texts = ("good", "bad", "good")
 
-    def check(place: int, text: str) -> str | None:
-        assert text == texts[place].upper()
-        return "bad word" if text == "BAD" else None
+    def check(place: int, one: Answer) -> str | None:
+        assert one.text == texts[place].upper()
+        return "bad word" if one.text == "BAD" else None
 
     answers = client.complete(requests(client, *texts), check=check)
-    assert [one.failure for one in answers] == [None, "bad word", None]
+    assert [one.failure for one in answers] == [None, "invalid", None]
     assert answers[1].text == "BAD"  # kept, and paid for
-    assert answers[1].tokens == 110
-    assert client.failures == {"bad word": 1}
+    assert answers[1].usage == Usage(100, 0, 10)
+    assert answers[1].detail == "bad word: 'BAD'"
+    assert client.failures == {"invalid": 1}
 
 
 @pytest.mark.parametrize(
     ("reply", "text", "failure"),
     [
-        (answer("  "), "  ", "empty answer"),
-        (answer(None), "", "empty answer"),
-        (answer(None, finish="length"), "", "cut off"),
-        ((200, {}, {"choices": []}), None, "malformed response"),
-        (refusal(500, "down"), None, "HTTP 500"),
+        (answer("  "), "  ", "invalid: empty answer"),
+        (answer(None), "", "invalid: empty answer"),
+        (answer(None, finish="length"), "", "invalid: cut off: raise reranker.max_completion"),
+        ((200, {}, {"choices": []}), None, "failed: malformed response"),
+        (refusal(500, "down"), None, "failed: Error code: 500"),
     ],
 )
 def test_without_a_check_any_text_is_an_answer(
@@ -112,15 +117,16 @@ def test_without_a_check_any_text_is_an_answer(
 ) -> None:
     client = client_at(start(lambda *_: reply).url)
     (one,) = client.complete(requests(client, "a"))
-    assert (one.text, one.failure) == (text, failure)
-    assert client.failures == {failure: 1}
+    assert one.text == text
+    assert f"{one.failure}: {one.detail}".startswith(failure)
+    assert client.failures == {one.failure: 1}
 
 
 def test_messages_name_the_settings_of_their_group(start: Start, client_at: ClientAt) -> None:
     with pytest.raises(ConfigError, match=r"rewriter\.max_concurrency=0"):
         client_at("http://127.0.0.1:9/v1", group="rewriter", max_concurrency=0)
     with pytest.raises(ConfigError, match=r"TEST_CHAT_KEY \(rewriter\.api_key_env\) is not set"):
-        client_at(None, group="rewriter")
+        client_at(None, group="rewriter").complete([{}])
     spent = client_at(start(lambda *_: refusal(429, "insufficient_quota")).url, group="rewriter")
     with pytest.raises(JudgeError, match=r"add credit, or set data\.rewrite=none"):
         spent.complete(requests(spent, "a"))

@@ -38,7 +38,6 @@ from memrerank.config.judges import (
     JudgingConfig,
     LocalRerankerConfig,
     OpenAIRerankerConfig,
-    PriceConfig,
     RankingConfig,
     RerankerConfig,
 )
@@ -48,6 +47,7 @@ from memrerank.config.models import (
     RewardConfig,
     TrainedBaselineConfig,
 )
+from memrerank.config.prices import PriceConfig
 from memrerank.config.training import (
     CheckpointConfig,
     DevConfig,

@@ -5,6 +5,7 @@ from enum import StrEnum
 
 from omegaconf import II, MISSING
 
+from memrerank.config.prices import PriceConfig
 from memrerank.schema import Target
 
 
@@ -208,7 +209,7 @@ class RewriterConfig:
     timeout: float = MISSING  # seconds per request
     max_retries: int = MISSING
     max_failure_rate: float = MISSING
-    prices: dict[str, float] | None = None  # US dollars per million tokens
+    price: PriceConfig | None = None  # null: that of the model in `prices`, if any
     cache: str = MISSING  # SQLite file of the answers
 
 

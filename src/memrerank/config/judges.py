@@ -6,6 +6,7 @@ from enum import StrEnum
 from omegaconf import II, MISSING
 
 from memrerank.config.data import EncoderConfig
+from memrerank.config.prices import PriceConfig
 from memrerank.schema import Question
 
 
@@ -107,17 +108,6 @@ class AnswerForm(StrEnum):
 
     plain = "plain"  # the label
     structured = "structured"  # a JSON object, held to its schema by the endpoint
-
-
-@dataclass
-class PriceConfig:
-    """What a model costs, in US dollars per million tokens."""
-
-    input: float = MISSING
-    cached_input: float = MISSING
-    output: float = MISSING
-    batch: float = 1.0  # factor under the Batch API
-    date: str = MISSING  # when this was looked up, YYYY-MM-DD
 
 
 @dataclass

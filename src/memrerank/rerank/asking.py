@@ -137,8 +137,8 @@ class Asker:
         """Which candidate is shown at each place."""
         ids = [product.id for product in comparison.candidates]
         by_id = sorted(range(len(ids)), key=ids.__getitem__)
-        names = (comparison.query_id, *(ids[i] for i in by_id), *comparison.draw)
-        drawn = numpy_generator(self.seed, "shown", *names).permutation(len(ids))
+        names: list[str | int] = [comparison.query_id, *(ids[i] for i in by_id)]
+        drawn = numpy_generator(self.seed, "shown", *names, *comparison.draw).permutation(len(ids))
         return [by_id[i] for i in drawn]
 
 

@@ -2,108 +2,61 @@
 
 Asynchronous inside, synchronous at the edge: one event loop in a background thread serves every
 batch, with at most `max_concurrency` requests in flight. Retries, backoff and Retry-After are the
-client's own. What still fails is counted by kind; what can never succeed (a refused key, spent
-credit, an unknown model or parameter) stops the run at once.
+official client's own. What still fails is counted by kind; what can never succeed (a refused key,
+spent credit, an unknown model or parameter) stops the run at once.
 """
 
 import asyncio
-import json
 import logging
-import os
-import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, TypeVar
-from urllib.parse import urlsplit
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 import httpx2
 import openai
-from openai import AsyncOpenAI, DefaultAsyncHttpxClient
+from openai import AsyncOpenAI
 
-from memrerank.errors import ConfigError, JudgeError
+from memrerank.errors import JudgeError
+from memrerank.rerank.attempts import BudgetSpent
+from memrerank.rerank.completions import Answer, failure_of, read_completion
 from memrerank.rerank.fatal import fatal_reason
+from memrerank.rerank.ledger import Ledger
+from memrerank.rerank.session import ChatSettings, Session
 
 log = logging.getLogger(__name__)
 
-Result = TypeVar("Result")
 Messages = Sequence[Mapping[str, str]]
-Check = Callable[[int, str], str | None]  # what is wrong with the text of that answer, if anything
+Check = Callable[[int, Answer], str | None]  # what is wrong with the answer at that place, if any
+OnAnswer = Callable[[int, Answer], None]
 
-LOCAL_HOSTS = {"localhost", "127.0.0.1", "::1", "0.0.0.0"}
-NO_KEY = "none"  # the client insists on a key, a local server ignores it
-PRICES = {"prompt", "completion"}
 WINDOW = 200  # newest calls over which the failure rate is taken
 WINDOW_FLOOR = 100  # with fewer calls than this the rate is taken as if there were this many
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ChatSettings:
-    """A model at an OpenAI-compatible endpoint, and how it is asked."""
-
-    model: str  # its name at the endpoint
-    base_url: str | None  # None: the client's own default
-    # The environment variable that holds the key. It may be unset for a server on this machine; an
-    # empty name says that the server needs no key.
-    api_key_env: str
-    max_completion_tokens: int  # of one answer, reasoning included
-    max_concurrency: int  # requests in flight at once
-    timeout: float  # seconds for one attempt
-    max_retries: int  # by the client, after the first attempt
-    reasoning_effort: str | None = None  # sent only when not None, as the next two
-    temperature: float | None = None
-    top_p: float | None = None
-    prices: Mapping[str, float] | None = None  # US dollars per million tokens, see PRICES
-    max_failure_rate: float = 0.05  # share of the newest calls without a valid answer that stops
-    group: str = "reranker"  # the config node of these settings, for messages
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What came of one request. It is valid where `failure` is None."""
-
-    text: str | None  # None: nothing came; an invalid answer keeps its text
-    tokens: int = 0  # prompt and completion tokens
-    cost: float = 0.0  # US dollars
-    latency: float = 0.0  # seconds, the client's retries included
-    failure: str | None = None  # the kind that it is counted under
 
 
 class ChatClient:
     """Sends chat requests, many at a time.
 
-    `calls` counts the requests that ended, `failures` those without a valid answer by kind.
+    Nothing is opened, and no key is read, before the first request. `calls` counts the requests
+    that ended, `failures` those without a valid answer by kind; `ledger` has tokens and cost.
 
     Raises:
-        ConfigError: the key is missing, `prices` has other names, or no request may be in flight.
+        ConfigError: a budget without a price.
     """
 
     def __init__(self, settings: ChatSettings) -> None:
-        group = settings.group
-        if settings.prices is not None and set(settings.prices) != PRICES:
-            names = " and ".join(sorted(PRICES))
-            raise ConfigError(f"{group}.prices={settings.prices}: give {names}")
-        if settings.max_concurrency < 1:
-            raise ConfigError(
-                f"{group}.max_concurrency={settings.max_concurrency} must be 1 or more"
-            )
         self.settings = settings
-        self.prices = dict(settings.prices or dict.fromkeys(PRICES, 0.0))
+        self.ledger = Ledger(settings.price, settings.budget_usd, settings.group)
         self.failures: Counter[str] = Counter()
         self.calls = 0
         self._recent: deque[bool] = deque(maxlen=WINDOW)  # True: no valid answer
-        self._slots = asyncio.Semaphore(settings.max_concurrency)
-        self._client = AsyncOpenAI(
-            api_key=_read_key(settings),
-            base_url=settings.base_url,
-            timeout=settings.timeout,
-            max_retries=settings.max_retries,
-            http_client=DefaultAsyncHttpxClient(event_hooks={"response": [_spent_is_final]}),
-        )
-        self.where = f"{settings.model} at {self._client.base_url}"
-        self._loop = asyncio.new_event_loop()
-        threading.Thread(target=self._loop.run_forever, name=group, daemon=True).start()
+        self._session: Session | None = None
+
+    @property
+    def where(self) -> str:
+        """Model and endpoint, for people."""
+        return f"{self.settings.model} at {self.settings.base_url or 'the default endpoint'}"
 
     def request(self, messages: Messages) -> dict[str, Any]:
         """What is sent for a conversation; equal conversations give equal requests."""
@@ -119,162 +72,142 @@ class ChatClient:
 
     def complete(
         self,
-        requests: Sequence[Mapping[str, Any]],
-        on_answer: Callable[[int, Answer], None] | None = None,
+        requests: Iterable[Mapping[str, Any]],
+        on_answer: OnAnswer | None = None,
         *,
         check: Check | None = None,
     ) -> list[Answer]:
         """One answer per request, in order.
 
         Args:
-            requests: as `request` makes them.
+            requests: as `request` makes them; taken one by one as they are sent, so that a long
+                batch need not be in memory.
             on_answer: called with each request's place and its answer as soon as there is one, in
                 the background thread; what it raises ends the batch.
-            check: says what is wrong with an answer's text (a short name, which is counted as a
-                failure), or None. Without one, any whole answer with a text is valid.
+            check: says what is wrong with an answer (a few words), or None. Without one,
+                any whole answer with a text is valid.
 
         Raises:
-            JudgeError: the endpoint can never answer, or too many calls failed. Answers that had
-                come by then have been handed to `on_answer`.
+            ConfigError: the key is missing.
+            JudgeError: the endpoint can never answer, too many calls failed, or the budget is
+                spent. Answers that had come by then have been handed to `on_answer`.
         """
-        return self._wait(self._complete_all(requests, on_answer, check or _some_text))
+        batch = _Batch(self, enumerate(requests), on_answer, check or _some_text)
+        return self.session.wait(batch.run())
+
+    @property
+    def session(self) -> Session:
+        """The open connections, for other endpoints of the same server."""
+        if self._session is None:
+            self._session = Session(self.settings, self.ledger)
+        return self._session
 
     def close(self) -> None:
         """Closes the connections and ends the background thread."""
-        self._wait(self._client.close())
-        self._loop.call_soon_threadsafe(self._loop.stop)
+        if self._session is not None:
+            self._session.close()
+            self._session = None
 
-    def _wait(self, work: Coroutine[Any, Any, Result]) -> Result:
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
-        try:
-            return future.result()
-        except BaseException:  # Ctrl-C too: leave no request running
-            future.cancel()
-            raise
-
-    async def _complete_all(
-        self,
-        requests: Sequence[Mapping[str, Any]],
-        on_answer: Callable[[int, Answer], None] | None,
-        check: Check,
-    ) -> list[Answer]:
-        async def one(place: int, request: Mapping[str, Any]) -> Answer:
-            answer, detail = await self._ask(place, request, check)
-            if on_answer is not None:
-                on_answer(place, answer)
-            self._count(answer.failure, detail)
-            return answer
-
-        try:
-            async with asyncio.TaskGroup() as running:
-                tasks = [running.create_task(one(*pair)) for pair in enumerate(requests)]
-        except BaseExceptionGroup as group:  # the first error has ended all the other tasks
-            first = group.exceptions[0]
-            raise first from first.__cause__
-        return [task.result() for task in tasks]
-
-    async def _ask(
-        self, place: int, request: Mapping[str, Any], check: Check
-    ) -> tuple[Answer, str]:
-        """An answer and, where it is not valid, more words on why."""
-        async with self._slots:
-            started = time.perf_counter()
-            try:
-                completion = await self._client.chat.completions.create(**request)
-            except (openai.APIError, json.JSONDecodeError) as error:  # the latter: a broken body
-                if isinstance(error, openai.APIError):
-                    self._stop_if_fatal(error)
-                latency = time.perf_counter() - started
-                return Answer(None, latency=latency, failure=_kind(error)), self._told(error)
-            latency = time.perf_counter() - started
-        return self._read(completion, latency, lambda text: check(place, text))
-
-    def _read(
-        self, completion: Any, latency: float, check: Callable[[str], str | None]
-    ) -> tuple[Answer, str]:
-        """Reads a completion strictly; an invalid one still has its tokens and its cost."""
-        first = _first_choice(completion)
-        if first is None:
-            answer = Answer(None, latency=latency, failure="malformed response")
-            return answer, repr(completion)[:200]
-        text = str(first.message.content or "")
-        fault, detail = check(text), repr(text[:200])
-        if fault is not None and first.finish_reason == "length":
-            fault = "cut off"
-            detail = f"raise {self.settings.group}.max_completion_tokens"
-        usage = completion.usage
-        prompt, written = (usage.prompt_tokens, usage.completion_tokens) if usage else (0, 0)
-        cost = (prompt * self.prices["prompt"] + written * self.prices["completion"]) / 1e6
-        return Answer(text, prompt + written, cost, latency, fault), detail
-
-    def _count(self, failure: str | None, detail: str) -> None:
+    def count(self, answer: Answer) -> None:
         """Counts a call; raises JudgeError once too many of the newest ones have failed."""
         self.calls += 1
-        self._recent.append(failure is not None)
-        if failure is None:
+        self._recent.append(answer.failure is not None)
+        if answer.failure is None:
             return
-        self.failures[failure] += 1
-        log.debug("no answer: %s: %s", failure, detail)
-        limit = self.settings.max_failure_rate
+        self.failures[answer.failure.value] += 1
+        log.debug("no answer: %s: %s", answer.failure, answer.detail)
+        limit, group = self.settings.max_failure_rate, self.settings.group
         if sum(self._recent) / max(len(self._recent), WINDOW_FLOOR) > limit:
             raise JudgeError(
                 f"{sum(self._recent)} of the last {len(self._recent)} calls to {self.where} gave "
-                f"no valid answer, more than {self.settings.group}.max_failure_rate={limit}; in "
-                f"all {self.calls} calls: {dict(self.failures)}. The last one: {failure}: {detail}"
+                f"no valid answer, more than {group}.max_failure_rate={limit}; in all "
+                f"{self.calls} calls: {dict(self.failures)}. The last one: {answer.failure}: "
+                f"{answer.detail}"
             )
 
-    def _stop_if_fatal(self, error: openai.APIError) -> None:
-        status = getattr(error, "status_code", None)
+    def stop_if_fatal(self, error: openai.APIError, told: str) -> None:
+        """Raises JudgeError when no further call can succeed either."""
         settings = self.settings
+        status = getattr(error, "status_code", None)
         reason = fatal_reason(
             status, error.code, error.param, settings.model, settings.api_key_env, settings.group
         )
         if reason is not None:
             # Without the cause, whose own message is the server's and may repeat the key.
-            raise JudgeError(
-                f"{self.where}: {reason}. The server says: {self._told(error)}"
-            ) from None
-
-    def _told(self, error: Exception) -> str:
-        """An error's message; some servers repeat the key in theirs."""
-        key = self._client.api_key
-        return str(error) if key == NO_KEY else str(error).replace(key, "(the key)")
+            raise JudgeError(f"{self.where}: {reason}. The server says: {told}") from None
 
 
-def _some_text(_: int, text: str) -> str | None:
-    return None if text.strip() else "empty answer"
+class _Batch:
+    """The requests of one `complete`, sent by as many workers as may have one in flight."""
+
+    def __init__(
+        self,
+        client: ChatClient,
+        requests: Iterator[tuple[int, Mapping[str, Any]]],
+        on_answer: OnAnswer | None,
+        check: Check,
+    ) -> None:
+        self.client = client
+        self.session = client.session
+        self.requests = requests
+        self.on_answer = on_answer
+        self.check = check
+        self.answers: dict[int, Answer] = {}
+
+    async def run(self) -> list[Answer]:
+        """All answers, in the order of the requests."""
+        try:
+            async with asyncio.TaskGroup() as running:
+                for worker in range(self.client.settings.max_concurrency):
+                    client = self.session.clients[worker % len(self.session.clients)]
+                    running.create_task(self._work(client))
+        except BaseExceptionGroup as group:  # the first error has ended all the other tasks
+            first = group.exceptions[0]
+            raise first from first.__cause__
+        return [self.answers[place] for place in range(len(self.answers))]
+
+    async def _work(self, client: AsyncOpenAI) -> None:
+        for place, request in self.requests:
+            answer = await self._ask(client, place, request)
+            self.answers[place] = answer
+            if self.on_answer is not None:
+                self.on_answer(place, answer)
+            self.client.count(answer)
+
+    async def _ask(self, client: AsyncOpenAI, place: int, request: Mapping[str, Any]) -> Answer:
+        settings, ledger = self.client.settings, self.client.ledger
+        size = prompt_bytes(request) if self._needs_size() else 0
+        await self.session.pace.wait(size // 4 + settings.usual_output)
+        bound = ledger.bound(size, settings.max_completion_tokens)
+        started = time.perf_counter()
+        with self.session.budgeting.call(bound) as call:
+            try:
+                response = await client.post(
+                    "/chat/completions", cast_to=httpx2.Response, body=request
+                )
+            except openai.APIError as error:
+                told = self.session.told(error)
+                self.client.stop_if_fatal(error, told)
+                answer = Answer(None, failure_of(error), told)
+            except BudgetSpent as error:
+                raise JudgeError(str(error)) from None
+            else:
+                limit = f"{settings.group}.max_completion_tokens"
+                answer = read_completion(response.content, lambda a: self.check(place, a), limit)
+            finally:
+                await self.session.budgeting.settle(call)
+        cost = ledger.add(answer.usage)
+        return replace(answer, cost=cost, latency=time.perf_counter() - started)
+
+    def _needs_size(self) -> bool:
+        return self.client.settings.price is not None or self.session.pace.counts_tokens
 
 
-def _read_key(settings: ChatSettings) -> str:
-    """The key in the environment variable; a stand-in for servers that need none."""
-    variable, base_url, group = settings.api_key_env, settings.base_url, settings.group
-    key = os.environ.get(variable, "") if variable else NO_KEY
-    if not key and base_url and urlsplit(base_url).hostname in LOCAL_HOSTS:
-        return NO_KEY
-    if not key:
-        raise ConfigError(
-            f"the environment variable {variable} ({group}.api_key_env) is not set: export "
-            f"{variable}=<your key>; for a server without keys set {group}.api_key_env=''"
-        )
-    return key
+def prompt_bytes(request: Mapping[str, Any]) -> int:
+    """The UTF-8 bytes of a request's messages: no fewer than its tokens, chat marks included."""
+    marks = 16  # bytes that stand for the tokens around a message
+    return sum(len(one["content"].encode()) + marks for one in request["messages"])
 
 
-async def _spent_is_final(response: httpx2.Response) -> None:
-    """Tells the client not to retry a 429 that means spent credit and not haste."""
-    if response.status_code == 429 and b"insufficient_quota" in await response.aread():
-        response.headers["x-should-retry"] = "false"
-
-
-def _first_choice(answer: Any) -> Any:
-    """The first choice of a completion; None where a server, unchecked by the client, sent none."""
-    choices = getattr(answer, "choices", None)
-    first = choices[0] if isinstance(choices, list) and choices else None
-    return first if getattr(first, "message", None) is not None else None
-
-
-def _kind(error: Exception) -> str:
-    """A short name to count a failed call under."""
-    if isinstance(error, openai.APIStatusError):
-        return f"HTTP {error.status_code}"
-    names = {openai.APITimeoutError: "timeout", json.JSONDecodeError: "malformed response"}
-    return names.get(type(error), type(error).__name__)
+def _some_text(_: int, answer: Answer) -> str | None:
+    return None if (answer.text or "").strip() else "empty answer"

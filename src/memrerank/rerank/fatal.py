@@ -1,6 +1,9 @@
 """Which answers of an API can never turn into a success, and what the user can do about them."""
 
-RETIRED = {"o4-mini": "OpenAI ended its API on 2026-10-23. "}
+# Names of models that are gone, with what to say of them.
+RETIRED = {
+    "o4-mini": "OpenAI ended that model's API on 2026-10-23; reranker=gpt names its successor. "
+}
 PARAMETER_CODES = {"unsupported_parameter", "unsupported_value", "unknown_parameter"}
 
 # What does without the model, by the config node that the model is set in.

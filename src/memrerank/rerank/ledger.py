@@ -2,7 +2,7 @@
 
 import math
 import threading
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -61,7 +61,7 @@ class Ledger:
         self.setting = setting
         self.stage = "evaluate"
         self._counts: dict[str, Counter[str]] = {}  # stage -> what -> how many
-        self._dollars: Counter[str] = Counter()  # by stage
+        self._dollars: defaultdict[str, float] = defaultdict(float)  # by stage
         self._unconfirmed = 0.0  # dollars of `_dollars` that the endpoint has not confirmed
         self._reserved = 0.0  # dollars that calls in flight may come to
         self._lock = threading.Lock()
@@ -148,7 +148,7 @@ class Ledger:
         """Goes on from what `state` returned: a resumed run keeps to one budget."""
         with self._lock:
             self._counts = {stage: Counter(counts) for stage, counts in state["counts"].items()}
-            self._dollars = Counter(state["dollars"])
+            self._dollars = defaultdict(float, state["dollars"])
             self._unconfirmed = state["unconfirmed"]
 
     def _caveat(self) -> str:

@@ -1,123 +1,158 @@
 """A language model behind an OpenAI-compatible API as the judge.
 
 `rerank/chat.py` does the asking; what is added here is the question, the strict reading of its
-answer and the seed of each sample. An answer that names no candidate gives a choice without an
-index and counts as a failed call.
+answer and the seed of each sample. An answer that names no candidate, or several, is invalid.
 """
 
-import logging
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from memrerank.rerank.chat import Answer, ChatClient, ChatSettings
-from memrerank.rerank.prompting import parse_choice, setwise_messages
-from memrerank.schema import Choice, Comparison
+from memrerank.config.judges import AnswerForm
+from memrerank.errors import ConfigError
+from memrerank.rerank.answers import answer_schema, choice_reader
+from memrerank.rerank.chat import ChatClient
+from memrerank.rerank.completions import Answer
+from memrerank.rerank.ledger import Ledger, Price
+from memrerank.rerank.prompting import setwise_prompt
+from memrerank.rerank.session import ChatSettings
+from memrerank.schema import Choice, Comparison, Question
 from memrerank.seeding import derive_seed
 
-log = logging.getLogger(__name__)
+OnChoice = Callable[[int, Choice], None]
+
+TOP_LOGPROBS = 20  # the most that OpenAI's API gives
+WANTED = {  # what is wrong with an answer that cannot be read
+    Question.choose: "not one label",
+    Question.order: "not all labels in an order",
+    Question.distribution: "no label among the likeliest first tokens",
+}
 
 
 class OpenAIReranker:
-    """A setwise judge that asks a chat model for the label of one candidate.
+    """A setwise judge that asks a chat model for the label of one candidate, or for their order.
+
+    With `logprobs` it can also give its distribution: the probabilities of the labels as the first
+    token of an answer, among each other.
+
+    Nothing is opened, and no key is read, before the first question.
 
     Args:
-        model: the model's name at the endpoint.
-        base_url: of an OpenAI-compatible server; None is the client's own default.
-        api_key_env: the environment variable that holds the key. It may be unset for a server on
-            this machine; an empty name says that the server needs no key.
-        reasoning_effort, temperature, top_p: sent only when not None.
-        max_completion_tokens: of one answer, reasoning included.
-        max_concurrency: requests in flight at once.
-        timeout: seconds for one attempt.
-        max_retries: by the client, after the first attempt.
-        prices: US dollars per million tokens, `{"prompt": ..., "completion": ...}`.
-        seed: each question is sent with a seed derived from it and from the question's own
-            sample index, so that samples differ and repeats do not; None sends none.
-        max_failure_rate: share of the newest 200 calls without a valid answer above which
-            `choose` raises.
+        model, base_url, api_key_env, reasoning_effort, temperature, top_p, max_completion_tokens,
+            max_concurrency, requests_per_minute, tokens_per_minute, timeout, max_retries,
+            usual_output, budget_usd, max_failure_rate: see `ChatSettings`.
+        prompt: the template of the question, in `rerank/prompts/`.
+        answer: the form of the answer.
+        logprobs: ask for log-probabilities.
+        seed: each question is sent with a seed derived from it and from the question's own draw, so
+            that samples differ and repeats do not; None sends none.
+        price: of the model; a Price, or its fields.
+        tokenizer: for estimates alone.
 
     Raises:
-        ConfigError: the key is missing, `prices` has other names, or no request may be in flight.
+        ConfigError: settings that do not go together.
     """
+
+    streams = True
 
     def __init__(
         self,
+        *,
         model: str,
-        base_url: str | None,
-        api_key_env: str,
-        reasoning_effort: str | None,
-        temperature: float | None,
-        top_p: float | None,
-        max_completion_tokens: int,
-        max_concurrency: int,
-        timeout: float,
-        max_retries: int,
-        prices: Mapping[str, float] | None,
+        prompt: str,
+        answer: AnswerForm | str,
+        logprobs: bool,
         seed: int | None,
-        max_failure_rate: float = 0.05,
+        price: Price | Mapping[str, Any] | None,
+        tokenizer: str | None = None,
+        **how: Any,
     ) -> None:
-        self.model = model
-        self.api_key_env = api_key_env
+        self.prompt = prompt
+        self.structured = AnswerForm(answer) is AnswerForm.structured
+        self.logprobs = logprobs
         self.seed = seed
-        self.client = ChatClient(
-            ChatSettings(
-                model=model,
-                base_url=base_url,
-                api_key_env=api_key_env,
-                max_completion_tokens=max_completion_tokens,
-                max_concurrency=max_concurrency,
-                timeout=timeout,
-                max_retries=max_retries,
-                reasoning_effort=reasoning_effort,
-                temperature=temperature,
-                top_p=top_p,
-                prices=prices,
-                max_failure_rate=max_failure_rate,
+        self.tokenizer = tokenizer
+        if logprobs and self.structured:
+            raise ConfigError(
+                "reranker.logprobs=true: the first token of a structured answer is no label; set "
+                "reranker.answer=plain"
             )
-        )
-        log.info("Judge: %s", self.client.where)
+        if isinstance(price, Mapping):
+            price = Price(**price)
+        self.client = ChatClient(ChatSettings(model=model, price=price, **how))
 
     @property
-    def calls(self) -> int:
-        """How many questions have been asked."""
-        return self.client.calls
+    def ledger(self) -> Ledger:
+        """Tokens and cost so far."""
+        return self.client.ledger
 
     @property
-    def failures(self) -> Counter[str]:
-        """The questions without a valid answer, by kind."""
-        return self.client.failures
+    def questions(self) -> frozenset[Question]:
+        """What it can be asked."""
+        known = {Question.choose, Question.order}
+        return frozenset(known | {Question.distribution} if self.logprobs else known)
 
-    def choose(self, comparisons: Sequence[Comparison]) -> list[Choice]:
+    def choose(
+        self, comparisons: Sequence[Comparison], on_choice: OnChoice | None = None
+    ) -> list[Choice]:
         """One answer per comparison, in order; `index` is None where none could be had.
 
+        Args:
+            on_choice: called with each place and its choice as soon as there is one, in the
+                client's thread.
+
         Raises:
-            JudgeError: the endpoint can never answer, or too many calls failed.
+            ConfigError: the key is missing.
+            JudgeError: the endpoint can never answer, too many calls failed, or the budget is
+                spent.
         """
+        return self._ask(Question.choose, comparisons, on_choice)
 
-        def check(place: int, text: str) -> str | None:
-            valid = parse_choice(text, len(comparisons[place].candidates)) is not None
-            return None if valid else "not one label"
+    def order(
+        self, comparisons: Sequence[Comparison], on_choice: OnChoice | None = None
+    ) -> list[Choice]:
+        """As `choose`, for all candidates of each comparison, best first."""
+        return self._ask(Question.order, comparisons, on_choice)
 
-        requests = [self.request(comparison) for comparison in comparisons]
-        answers = self.client.complete(requests, check=check)
-        return [_choice(*pair) for pair in zip(comparisons, answers, strict=True)]
+    def distribution(
+        self, comparisons: Sequence[Comparison], on_choice: OnChoice | None = None
+    ) -> list[Choice]:
+        """As `choose`, with the labels' probabilities among each other."""
+        return self._ask(Question.distribution, comparisons, on_choice)
 
-    def request(self, comparison: Comparison) -> dict[str, Any]:
+    def request(
+        self, comparison: Comparison, question: Question = Question.choose
+    ) -> dict[str, Any]:
         """What is sent for a comparison; equal comparisons give equal requests."""
-        request = self.client.request(setwise_messages(comparison))
+        asked = setwise_prompt(comparison, question, prompt=self.prompt, structured=self.structured)
+        request = self.client.request(asked.messages)
+        if self.structured:
+            request["response_format"] = answer_schema(asked.labels, question)
+        if self.logprobs:
+            request |= {"logprobs": True, "top_logprobs": TOP_LOGPROBS}
         if self.seed is not None:
-            names = (comparison.query_id, comparison.sample)
-            request["seed"] = derive_seed(self.seed, "judge", *names) % 2**31
+            drawn = derive_seed(self.seed, "judge", comparison.query_id, *comparison.draw)
+            request["seed"] = drawn % 2**31
         return request
 
     def close(self) -> None:
         """Closes the connections and ends the background thread."""
         self.client.close()
 
+    def _ask(
+        self, question: Question, comparisons: Sequence[Comparison], on_choice: OnChoice | None
+    ) -> list[Choice]:
+        read = choice_reader(question, structured=self.structured)
 
-def _choice(comparison: Comparison, answer: Answer) -> Choice:
-    """What an answer says, invalid or not, and what it took."""
-    valid = answer.text is not None and answer.failure is None
-    index = parse_choice(str(answer.text), len(comparison.candidates)) if valid else None
-    return Choice(index, answer.tokens, answer.cost, answer.latency)
+        def choice(place: int, answer: Answer) -> Choice:
+            return read(answer, len(comparisons[place].candidates))
+
+        def check(place: int, answer: Answer) -> str | None:
+            return None if choice(place, answer).index is not None else WANTED[question]
+
+        def on_answer(place: int, answer: Answer) -> None:
+            if on_choice is not None:
+                on_choice(place, choice(place, answer))
+
+        requests = (self.request(comparison, question) for comparison in comparisons)
+        answers = self.client.complete(requests, on_answer, check=check)
+        return [choice(*pair) for pair in enumerate(answers)]

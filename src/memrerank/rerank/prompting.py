@@ -1,4 +1,4 @@
-"""The question that is put to a language model as a judge, and how its answer is read.
+"""The question that is put to a language model as a judge.
 
 Query, memory and product texts are other people's words. `plain` makes each of them one line of
 text that cannot leave its field: no tag, no turn of a chat, no label. What remains is prose. A
@@ -53,10 +53,6 @@ _TURN = re.compile(r"(?i)\b(system|user|assistant|human|developer|tool|answer|in
 _LABEL = re.compile(rf"(?<![^\W_])[{LABELS}](?![^\W_])")  # a letter standing alone
 _BRACKETS = str.maketrans({"[": "(", "]": ")", "{": "(", "}": ")"})  # [INST], {{ }}
 _MARKUP = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
-
-_ANSWER = re.compile(
-    r"\W*(?:(?i:the\s+)?(?i:final\s+)?(?i:answer|choice|label|product)(?i:\s+is)?\W+)?([A-Z])\W*"
-)
 
 
 @lru_cache(maxsize=CACHED_TEXTS)
@@ -184,13 +180,3 @@ def prompt_version(name: str) -> str:
         for structured in (False, True)
     ]
     return fingerprint(rendered)[:16]
-
-
-def parse_choice(text: str, candidates: int) -> int | None:
-    """The index that an answer names; None unless the answer is one valid label and no more.
-
-    Punctuation around the label and a lead-in such as "Answer:" are allowed; nothing else is.
-    """
-    found = _ANSWER.fullmatch(text)
-    index = LABELS.find(found.group(1)) if found else -1
-    return index if 0 <= index < candidates else None
