@@ -119,7 +119,9 @@ def make_dry_judge(cfg: Config, stage: str) -> Asker:
     """The configured judge with nothing but its questions."""
     judge = judging.make_judge(cfg) if "usual_output" in plain(cfg.reranker) else None
     request = getattr(judge, "request", None)
-    return judging.make_asker(cfg, DryJudge(request, make_counter(cfg), cfg.seed), stage)
+    recorded = judging.find_recording(cfg)
+    lookup = None if recorded is None else recorded.lookup
+    return judging.make_asker(cfg, DryJudge(request, make_counter(cfg), cfg.seed, lookup), stage)
 
 
 def make_counter(cfg: Config) -> Callable[[str], int]:
@@ -171,8 +173,8 @@ def _basis(cfg: Config, rates: Rates | None) -> str:
     )
     return (
         f"Nothing was asked. Input tokens by {counted}; output from reranker.usual_output to "
-        f"reranker.max_completion_tokens a call; {cost}; recorded answers are not deducted, "
-        "repeated questions not added"
+        f"reranker.max_completion_tokens a call; {cost}; recorded answers count as nothing, "
+        "and no question is taken to be asked again"
     )
 
 

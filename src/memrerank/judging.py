@@ -60,6 +60,14 @@ def make_reranker(cfg: Config, benchmark: Benchmark, stage: str) -> Asker:
     return make_asker(cfg, judge, stage)
 
 
+def find_recording(cfg: Config) -> CachedReranker | None:
+    """The judge's recorded answers; None where a run would use none, or there are none yet."""
+    path, mode = Path(cfg.judge_cache.path), cfg.judge_cache.mode
+    if mode not in (CacheMode.readwrite, CacheMode.readonly) or not path.is_file():
+        return None
+    return CachedReranker(None, path, "readonly", judge_namespace(cfg))
+
+
 def make_asker(cfg: Config, judge: SetwiseReranker, stage: str) -> Asker:
     """The way in which any judge is asked.
 

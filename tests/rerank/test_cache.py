@@ -2,16 +2,17 @@
 
 import multiprocessing
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from memrerank.errors import ConfigError, JudgeError
 from memrerank.rerank.cache import CachedReranker
-from memrerank.schema import Choice, Comparison, Memory, Product
+from memrerank.schema import Choice, Comparison, Failure, Memory, Product, Question, Usage
 
 A, B = (Product(name, f"product {name}", "", "Electronics") for name in "ab")
 QUESTION = Comparison("q", "a lamp", Memory("red"), (A, B))
@@ -32,21 +33,33 @@ class Counter:
                 raise JudgeError("the judge went away")
             self.asked.append(comparison)
             number = len(self.asked)
-            index = None if number % 3 == 0 else 0
-            choices.append(Choice(index, tokens=number, cost=0.1 * number, latency=1 / 3))
+            failure = Failure.invalid if number % 3 == 0 else None
+            index = None if failure else 0
+            taken = {"usage": Usage(number, 0, 1), "cost": 0.1 * number, "latency": 1 / 3}
+            choices.append(Choice(index, failure=failure, **taken))
         return choices
 
 
 class Certain(Counter):
-    def distribution(self, comparisons: Sequence[Comparison]) -> list[np.ndarray]:
+    def distribution(self, comparisons: Sequence[Comparison]) -> list[Choice]:
         self.asked.extend(comparisons)
-        return [np.array([1 / 3, 2 / 3], dtype=np.float32) for _ in comparisons]
+        return [Choice(1, probabilities=(1 / 3, 2 / 3)) for _ in comparisons]
+
+    def order(self, comparisons: Sequence[Comparison]) -> list[Choice]:
+        return [Choice(1, order=(1, 0)) for _ in comparisons]
+
+    def score(self, comparisons: Sequence[Comparison]) -> list[Choice]:
+        return [Choice(1, scores=(0.1, 1e-17)) for _ in comparisons]
 
 
 def cached(
     path: Path, judge: Counter | None = None, mode: str = "readwrite", **options: int
 ) -> CachedReranker:
     return CachedReranker(judge, path / "answers.sqlite", mode, SPACE, **options)
+
+
+def replayed(choices: list[Choice]) -> list[Choice]:
+    return [replace(choice, replayed=True) for choice in choices]
 
 
 def samples(n: int) -> list[Comparison]:
@@ -59,10 +72,10 @@ def test_answers_are_asked_once_and_replayed_exactly(tmp_path: Path) -> None:
     first = reranker.choose(samples(4))
     assert [choice.index for choice in first] == [0, 0, None, 0]  # the invalid one is kept
     assert (reranker.hits, reranker.misses) == (0, 4)
-    assert reranker.choose(samples(5)[::-1])[1:] == first[::-1]
+    assert reranker.choose(samples(5)[::-1])[1:] == replayed(first[::-1])
     assert (reranker.hits, reranker.misses, len(judge.asked)) == (4, 5, 5)
     replay = cached(tmp_path, None, "readonly")
-    assert replay.choose(samples(4)) == first
+    assert replay.choose(samples(4)) == replayed(first)
     assert (replay.hits, replay.misses) == (4, 0)
 
 
@@ -121,9 +134,9 @@ def test_refresh_replaces_and_off_passes_through(tmp_path: Path) -> None:
     (first,) = cached(tmp_path, judge).choose([QUESTION])
     (second,) = cached(tmp_path, judge, "refresh").choose([QUESTION])
     (third,) = cached(tmp_path, judge, "off").choose([QUESTION])
-    (replayed,) = cached(tmp_path, None, "readonly").choose([QUESTION])
-    assert [first.tokens, second.tokens, third.tokens] == [1, 2, 3]
-    assert replayed == second
+    replay = cached(tmp_path, None, "readonly").choose([QUESTION])
+    assert [first.usage.input, second.usage.input, third.usage.input] == [1, 2, 3]
+    assert replay == replayed([second])
 
 
 def test_answers_paid_for_outlive_a_crash(tmp_path: Path) -> None:
@@ -131,28 +144,88 @@ def test_answers_paid_for_outlive_a_crash(tmp_path: Path) -> None:
         cached(tmp_path, Counter(fail_after=5), chunk=2).choose(samples(6))
     judge = Counter()
     answers = cached(tmp_path, judge).choose(samples(6))
-    assert [choice.tokens for choice in answers] == [1, 2, 3, 4, 1, 2]
+    assert [choice.usage.input for choice in answers] == [1, 2, 3, 4, 1, 2]
     assert [comparison.sample for comparison in judge.asked] == [4, 5]
 
 
-def test_distributions_are_recorded_too(tmp_path: Path) -> None:
-    judge = Certain()
-    reranker = cached(tmp_path, judge)
-    (first,) = reranker.distribution([QUESTION])
-    (again,) = reranker.distribution([replace(QUESTION, sample=3)])  # samples do not matter
-    (replayed,) = cached(tmp_path, None, "readonly").distribution([QUESTION])
-    assert len(judge.asked) == 1
-    assert first.dtype == replayed.dtype == np.float64
-    np.testing.assert_array_equal(first, again)
-    np.testing.assert_array_equal(first, replayed)
-    np.testing.assert_allclose(first, [1 / 3, 2 / 3], rtol=1e-6)
-    reranker.choose([QUESTION])  # a choice is another kind of answer
-    assert len(judge.asked) == 2
+@pytest.mark.parametrize("question", list(Question))
+def test_every_question_is_recorded_apart(tmp_path: Path, question: Question) -> None:
+    reranker = cached(tmp_path, Certain())
+    first = getattr(reranker, question)([QUESTION])
+    replay = cached(tmp_path, None, "readonly")
+    assert getattr(replay, question)([QUESTION]) == replayed(first)
+    for other in set(Question) - {question}:
+        with pytest.raises(JudgeError, match="no recorded answer for query q"):
+            getattr(replay, other)([QUESTION])
 
 
-def test_a_judge_without_distribution_has_none_when_wrapped(tmp_path: Path) -> None:
-    assert not hasattr(cached(tmp_path, Counter()), "distribution")
-    assert hasattr(cached(tmp_path, Certain()), "distribution")
+def test_the_questions_are_those_of_the_judge(tmp_path: Path) -> None:
+    assert cached(tmp_path, Counter()).questions == {Question.choose}
+    assert cached(tmp_path, Certain()).questions == set(Question)
+    cached(tmp_path, Counter()).choose([QUESTION])
+    assert cached(tmp_path, None, "readonly").questions == set(Question)
+
+
+@pytest.mark.parametrize("failure", list(Failure))
+def test_what_was_never_answered_is_asked_again_and_the_rest_is_kept(
+    tmp_path: Path, failure: Failure
+) -> None:
+    class Failing(Counter):
+        def choose(self, comparisons: Sequence[Comparison]) -> list[Choice]:
+            self.asked += comparisons
+            return [Choice(None, failure=failure) for _ in comparisons]
+
+    judge = Failing()
+    for _ in range(2):
+        assert cached(tmp_path, judge).choose([QUESTION])[0].failure is failure
+    said_something = failure in (Failure.invalid, Failure.refused)
+    assert len(judge.asked) == (1 if said_something else 2)
+
+
+def test_a_judge_that_streams_has_each_answer_recorded_as_it_comes(tmp_path: Path) -> None:
+    class Streaming(Counter):
+        streams = True
+
+        def choose(self, comparisons: Sequence[Comparison], on_choice=None) -> list[Choice]:
+            choices = []
+            for place, comparison in enumerate(comparisons):
+                choices += super().choose([comparison])
+                on_choice(place, choices[-1])
+            return choices
+
+    with pytest.raises(JudgeError, match="went away"):
+        cached(tmp_path, Streaming(fail_after=5)).choose(samples(6))
+    assert len(cached(tmp_path, None, "readonly").choose(samples(5))) == 5
+
+
+def test_of_two_answers_the_first_recorded_counts(tmp_path: Path) -> None:
+    class Late(Counter):
+        def choose(self, comparisons: Sequence[Comparison]) -> list[Choice]:
+            cached(tmp_path, Counter()).choose(comparisons)  # another process, meanwhile
+            return [Choice(1) for _ in comparisons]
+
+    (choice,) = cached(tmp_path, Late()).choose([QUESTION])
+    assert (choice.index, choice.usage.input, choice.replayed) == (0, 1, True)
+
+
+@pytest.mark.parametrize(
+    "value", ["{", "[]", '{"index": null}', '{"index": 1, "failure": "invalid"}', '"text"']
+)
+def test_a_damaged_record_is_named(tmp_path: Path, value: str) -> None:
+    reranker = cached(tmp_path, Counter())
+    reranker.choose([QUESTION])
+    with sqlite3.connect(reranker.path) as connection:
+        connection.execute("UPDATE answers SET value = ?", (value,))
+    connection.close()
+    with pytest.raises(JudgeError, match=r"answers.sqlite: the record [0-9a-f]{16}\.\.\. is"):
+        cached(tmp_path, None, "readonly").choose([QUESTION])
+
+
+def test_text_that_is_no_unicode_has_a_key(tmp_path: Path) -> None:
+    odd = replace(QUESTION, query="half a pair \ud83d")
+    reranker = cached(tmp_path, Counter())
+    assert reranker.choose([odd])[0].replayed is False
+    assert reranker.choose([odd])[0].replayed is True
 
 
 def test_settings_that_cannot_work(tmp_path: Path) -> None:
@@ -186,3 +259,50 @@ def test_several_processes_share_a_new_file(tmp_path: Path) -> None:
     with sqlite3.connect(tmp_path / "answers.sqlite") as connection:
         (count,) = connection.execute("SELECT count(*) FROM answers").fetchone()
     assert count == 3 * 10 + 10
+
+
+KILLED = """
+import sys
+from pathlib import Path
+sys.path[:0] = sys.argv[3:]
+from test_cache import Slow, cached, of_worker
+cached(Path(sys.argv[1]), Slow()).choose(of_worker(int(sys.argv[2]), 100_000))
+"""
+
+
+class Slow(Counter):
+    """A judge that streams, and tells on standard output what it has answered."""
+
+    streams = True
+
+    def choose(self, comparisons: Sequence[Comparison], on_choice=None) -> list[Choice]:
+        for place, comparison in enumerate(comparisons):
+            on_choice(place, Choice(comparison.sample % 2))
+            sys.stdout.write(f"{comparison.sample}\n")
+            sys.stdout.flush()
+        return [Choice(comparison.sample % 2) for comparison in comparisons]
+
+
+def of_worker(worker: int, n: int) -> list[Comparison]:
+    return [replace(QUESTION, query_id=f"q{worker}", sample=sample) for sample in range(n)]
+
+
+def test_two_processes_that_are_killed_lose_nothing_that_was_answered(tmp_path: Path) -> None:
+    for _ in range(3):
+        command = [sys.executable, "-c", KILLED, str(tmp_path)]
+        writers = [
+            subprocess.Popen([*command, str(i), *sys.path], stdout=subprocess.PIPE, text=True)
+            for i in range(2)
+        ]
+        told = []
+        for writer in writers:
+            assert writer.stdout is not None
+            told.append([writer.stdout.readline() for _ in range(30)])
+        for writer in writers:
+            writer.kill()
+        for number, writer in enumerate(writers):
+            rest, _ = writer.communicate()
+            lines = [*told[number], *rest.splitlines(keepends=True)]
+            answered = sum(line.endswith("\n") for line in lines)  # each told after its commit
+            replay = cached(tmp_path, None, "readonly").choose(of_worker(number, answered))
+            assert [choice.index for choice in replay] == [i % 2 for i in range(answered)]

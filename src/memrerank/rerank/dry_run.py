@@ -12,6 +12,7 @@ CHARACTERS_PER_TOKEN = 4  # English text, by OpenAI's own rule of thumb
 TOKENS_PER_MESSAGE = 4  # the marks around a chat message
 
 Request = Callable[[Comparison, Question], Mapping[str, Any]]
+Lookup = Callable[[Question, Sequence[Comparison]], list[Choice | None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,31 +64,46 @@ class DryJudge:
         request: makes the request that the real judge would send; None for judges that send none.
         count_tokens: of a text.
         seed: of the answers.
+        recorded: finds recorded answers, which count as nothing; None: there are none.
     """
 
     def __init__(
-        self, request: Request | None, count_tokens: Callable[[str], int], seed: int
+        self,
+        request: Request | None,
+        count_tokens: Callable[[str], int],
+        seed: int,
+        recorded: Lookup | None = None,
     ) -> None:
         self.ledger = Estimate()
         self._request = request
         self._count = count_tokens
         self._seed = seed
+        self._recorded = recorded
 
     def choose(self, comparisons: Sequence[Comparison]) -> list[Choice]:
         """A random candidate each."""
-        return [self._answer(comparison, Question.choose) for comparison in comparisons]
+        return self._answers(Question.choose, comparisons)
 
     def order(self, comparisons: Sequence[Comparison]) -> list[Choice]:
         """A random order each."""
-        return [self._answer(comparison, Question.order) for comparison in comparisons]
+        return self._answers(Question.order, comparisons)
 
     def score(self, comparisons: Sequence[Comparison]) -> list[Choice]:
         """Random scores."""
-        return [self._answer(comparison, Question.score) for comparison in comparisons]
+        return self._answers(Question.score, comparisons)
 
     def distribution(self, comparisons: Sequence[Comparison]) -> list[Choice]:
         """Every candidate equally probable."""
-        return [self._answer(comparison, Question.distribution) for comparison in comparisons]
+        return self._answers(Question.distribution, comparisons)
+
+    def _answers(self, question: Question, comparisons: Sequence[Comparison]) -> list[Choice]:
+        known: list[Choice | None] = [None] * len(comparisons)
+        if self._recorded is not None:
+            known = self._recorded(question, comparisons)
+        return [
+            choice or self._answer(comparison, question)
+            for choice, comparison in zip(known, comparisons, strict=True)
+        ]
 
     def _answer(self, comparison: Comparison, question: Question) -> Choice:
         self.ledger.add(self._tokens(comparison, question))
