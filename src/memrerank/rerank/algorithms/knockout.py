@@ -1,25 +1,12 @@
-"""Ranking algorithms: from "pick one of a few" to an order of the whole pool.
+"""A knockout tournament with path replay: few comparisons."""
 
-Each is a generator. It yields a round of candidate sets, whose comparisons do not depend on one
-another, receives the winner of each set in the same order (None where the judge had no valid
-answer), and returns the order. Whatever the answers are, inconsistent ones too, the order holds
-every product once and every set holds 2 to `set_size` distinct products.
-
-The paper does not name its algorithm.
-"""
-
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from itertools import pairwise
 
-from memrerank.errors import ConfigError
-
-Sets = list[tuple[str, ...]]
-Winners = list[str | None]
-Rounds = Generator[Sets, Winners, list[str]]
-Algorithm = Callable[[Sequence[str]], Rounds]
+from memrerank.rerank.algorithms.common import Rounds, Sets, Winners, check
 
 
-def knockout(ids: Sequence[str], *, top_k: int, set_size: int) -> Rounds:
+def knockout(ids: Sequence[str], *, top_k: int, set_size: int, until: str | None = None) -> Rounds:
     """A knockout tournament whose winners are taken out one by one.
 
     The pool is cut into sets of `set_size` in the retriever's order; winners meet winners until
@@ -33,12 +20,13 @@ def knockout(ids: Sequence[str], *, top_k: int, set_size: int) -> Rounds:
         ids: distinct product ids, in the retriever's order.
         top_k: how many places are played for; at least 1.
         set_size: how many candidates a comparison shows; at least 2.
+        until: ends the ranking once this product has its place.
 
     Raises:
         ConfigError: `top_k` or `set_size` is too small.
         ValueError: an id is repeated.
     """
-    _check(ids, top_k, set_size)
+    check(ids, top_k, set_size)
     if not ids:
         return []
     levels: list[list[str | None]] = [list(ids)]  # the winners of each level play on the next
@@ -52,7 +40,7 @@ def knockout(ids: Sequence[str], *, top_k: int, set_size: int) -> Rounds:
     order: list[str] = []
     while (champion := levels[-1][0]) is not None:
         order.append(champion)
-        if len(order) == places:
+        if len(order) == places or champion == until:
             break
         yield from _replay(levels, position[champion], set_size)
     return order + _others(levels, set(order))
@@ -93,12 +81,3 @@ def _others(levels: list[list[str | None]], placed: set[str]) -> list[str]:
         if product_id is not None and product_id not in placed
     }
     return sorted(held, key=lambda product_id: -held[product_id])  # stable: the retriever's order
-
-
-def _check(ids: Sequence[str], top_k: int, set_size: int) -> None:
-    if top_k < 1:
-        raise ConfigError(f"ranking.top_k={top_k}: at least one place must be played for")
-    if set_size < 2:
-        raise ConfigError(f"ranking.set_size={set_size}: a comparison needs 2 candidates")
-    if len(set(ids)) != len(ids):
-        raise ValueError("a pool holds a product twice")
