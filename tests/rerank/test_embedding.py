@@ -203,7 +203,7 @@ def test_settings_out_of_range_are_named(weight: float, temperature: float) -> N
 def test_scores_and_orders_follow_the_distribution() -> None:
     questions = [comparison("red", sample, CANDIDATES[1:]) for sample in range(2000)]
     (scored,) = judge().score(questions[:1])
-    weights = np.exp(np.array(scored.scores))
+    weights = np.exp(np.array(scored.scores) / 0.5)
     (chances,) = chances_of(judge(), questions[:1])
     np.testing.assert_allclose(weights / weights.sum(), chances)
     ordered = judge().order(questions)

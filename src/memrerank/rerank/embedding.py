@@ -8,9 +8,9 @@ from dataclasses import replace
 import numpy as np
 
 from memrerank.errors import ConfigError
+from memrerank.rerank.drawing import answer
 from memrerank.retrieval.encoder import SentenceEncoder
-from memrerank.schema import Choice, Comparison
-from memrerank.seeding import numpy_generator
+from memrerank.schema import Choice, Comparison, Question
 
 CACHED_VECTORS = 50_000  # of each kind; at 384 float32 numbers each about 80 MB
 COMPARISONS_AT_ONCE = 4_096  # bounds the gathered candidates to about 30 MB at 384 numbers
@@ -27,9 +27,8 @@ class EmbeddingReranker:
     window into pieces that do; the memory's vector is the mean of theirs, normalised again. A
     line therefore weighs the same however long it is, and so do the two fields of a wc memory.
 
-    The draw is seeded by (seed, query id, query, memory, candidate ids, draw), whatever batch
-    the comparison is in, and each candidate's luck goes with its id: showing the candidates in
-    another order does not change which product wins.
+    Draws are seeded and go with the products (`rerank/drawing.py`): neither the batch that a
+    comparison is in nor the order in which candidates are shown changes which product wins.
 
     Args:
         encoder: makes the vectors; those of recent texts are kept.
@@ -65,53 +64,32 @@ class EmbeddingReranker:
 
     def choose(self, comparisons: Sequence[Comparison]) -> list[Choice]:
         """One drawn answer per comparison, in order; latency is the batch's time shared out."""
-        return self._answer(comparisons, lambda _, noisy: Choice(int(np.argmax(noisy))))
+        return self._answer(Question.choose, comparisons)
 
     def order(self, comparisons: Sequence[Comparison]) -> list[Choice]:
         """All candidates, best first, drawn one after the other (Plackett-Luce)."""
-
-        def ordered(_: np.ndarray, noisy: np.ndarray) -> Choice:
-            places = np.argsort(-noisy, kind="stable").tolist()
-            return Choice(places[0], order=tuple(places))
-
-        return self._answer(comparisons, ordered)
+        return self._answer(Question.order, comparisons)
 
     def score(self, comparisons: Sequence[Comparison]) -> list[Choice]:
         """Each candidate's score, without any draw."""
-        return self._answer(
-            comparisons,
-            lambda scores, _: Choice(int(np.argmax(scores)), scores=tuple(scores.tolist())),
-        )
+        return self._answer(Question.score, comparisons)
 
     def distribution(self, comparisons: Sequence[Comparison]) -> list[Choice]:
         """How probable each candidate is to be chosen; the index is the likeliest one."""
-        return self._answer(
-            comparisons,
-            lambda scores, _: Choice(
-                int(np.argmax(scores)), probabilities=tuple(_softmax(scores).tolist())
-            ),
-        )
+        return self._answer(Question.distribution, comparisons)
 
-    def _answer(
-        self,
-        comparisons: Sequence[Comparison],
-        read: Callable[[np.ndarray, np.ndarray], Choice],
-    ) -> list[Choice]:
-        """What `read` makes of each comparison's logits and of those with its luck added.
-
-        The largest of logits plus Gumbel noise is a draw of the softmax (Gumbel-max).
-        """
+    def _answer(self, question: Question, comparisons: Sequence[Comparison]) -> list[Choice]:
         started = time.perf_counter()
         choices = [
-            read(logits, logits + self._luck(comparison))
-            for comparison, logits in zip(comparisons, self._logits(comparisons), strict=True)
+            answer(question, comparison, scores, self.temperature, self.seed)
+            for comparison, scores in zip(comparisons, self._scores(comparisons), strict=True)
         ]
         latency = (time.perf_counter() - started) / max(1, len(comparisons))
         return [replace(choice, latency=latency) for choice in choices]
 
-    def _logits(self, comparisons: Sequence[Comparison]) -> list[np.ndarray]:
-        """Scores over temperature, float64 [candidates] per comparison."""
-        logits: list[np.ndarray] = []
+    def _scores(self, comparisons: Sequence[Comparison]) -> list[np.ndarray]:
+        """Float64 [candidates] per comparison."""
+        found: list[np.ndarray] = []
         for start in range(0, len(comparisons), COMPARISONS_AT_ONCE):
             chunk = comparisons[start : start + COMPARISONS_AT_ONCE]
             sizes = [len(comparison.candidates) for comparison in chunk]
@@ -120,9 +98,8 @@ class EmbeddingReranker:
                 product.text for comparison in chunk for product in comparison.candidates
             )  # [sum of sizes, d]
             scores = np.einsum("cd,cd->c", offered, np.repeat(wanted, sizes, axis=0))
-            flat = scores.astype(np.float64) / self.temperature
-            logits.extend(np.split(flat, np.cumsum(sizes)[:-1]))
-        return logits
+            found.extend(np.split(scores.astype(np.float64), np.cumsum(sizes)[:-1]))
+        return found
 
     def _wanted(self, comparisons: Sequence[Comparison]) -> np.ndarray:
         """The query plus the weighted memory: its product with a candidate is the score. [B, d]"""
@@ -143,23 +120,6 @@ class EmbeddingReranker:
     def _pieces(self, memory: str) -> list[str]:
         lines = [line.strip() for line in memory.splitlines() if line.strip()]
         return [piece for line in lines for piece in self.encoder.windows(line)]
-
-    def _luck(self, comparison: Comparison) -> np.ndarray:
-        """Gumbel noise [candidates], dealt out in the order of the candidates' ids."""
-        ids = [product.id for product in comparison.candidates]
-        order = sorted(range(len(ids)), key=ids.__getitem__)
-        generator = numpy_generator(
-            self.seed,
-            "choose",
-            comparison.query_id,
-            comparison.query,
-            comparison.memory.text,
-            *(ids[i] for i in order),
-            *comparison.draw,
-        )
-        luck = np.empty(len(ids))
-        luck[order] = generator.gumbel(size=len(ids))
-        return luck
 
 
 class _VectorCache:
@@ -187,8 +147,3 @@ class _VectorCache:
         while len(self._vectors) > self._capacity:
             self._vectors.popitem(last=False)
         return found
-
-
-def _softmax(logits: np.ndarray) -> np.ndarray:
-    weights = np.exp(logits - logits.max())
-    return weights / weights.sum()

