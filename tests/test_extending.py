@@ -162,9 +162,9 @@ class FixedJudge:
     def choose(self, comparisons: list[Comparison]) -> list[Choice]:
         raise AssertionError("expected utility draws nothing")
 
-    def distribution(self, comparisons: list[Comparison]) -> list[np.ndarray]:
+    def distribution(self, comparisons: list[Comparison]) -> list[Choice]:
         return [
-            np.array([0.25, 0.75]) if "rakes" in c.memory.text else np.array([0.0, 1.0])
+            Choice(1, probabilities=(0.25, 0.75) if "rakes" in c.memory.text else (0.0, 1.0))
             for c in comparisons
         ]
 

@@ -54,17 +54,22 @@ def evaluate(cfg: Config, output_dir: Path) -> RunResult | None:
         pipeline.log_config(cfg, run)
         memories, memory_seconds = build_memories(source, queries, benchmark)
         judge = judging.make_reranker(cfg, benchmark, "evaluate")
-        with judging.recorded(judge, run):
-            rankings, rank_seconds = rank(cfg, queries, memories, pools, benchmark, judge)
+        try:
+            with judging.recorded_places(judge, run):
+                rankings, rank_seconds = rank(cfg, queries, memories, pools, benchmark, judge)
+        finally:  # what was spent is known of a run that was stopped, too
+            run.log_metrics(judge.metrics())
         evaluation = evaluate_rankings(rankings, queries)
         result = RunResult(
             labels,
             evaluation.means
             | cost_metrics(rankings, len(queries), memory_seconds, rank_seconds)
-            | memory_metrics(memories),
+            | memory_metrics(memories)
+            | judge.metrics(),
             {measure: evaluation.per_query[measure] for measure in ("mrr_at_10", "mrr_at_5")},
         )
-        run.log_metrics(result.metrics)
+        known = judge.metrics()
+        run.log_metrics({k: v for k, v in result.metrics.items() if k not in known})
         result.write(output_dir / RESULT_FILE)
         write_trec_run(output_dir / "rankings.trec", rankings, cfg.baseline.name)
         write_trec_qrels(output_dir / "qrels.trec", queries)

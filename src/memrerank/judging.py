@@ -104,12 +104,11 @@ def prompt_file(cfg: Config) -> Path | None:
 
 
 @contextmanager
-def recorded(judge: Asker, run: Run) -> Iterator[None]:
-    """Records what came of the judge's answers when the block ends, however it ends."""
+def recorded_places(judge: Asker, run: Run) -> Iterator[None]:
+    """Records the judge's position bias as a figure when the block ends, however it ends."""
     try:
         yield
     finally:
-        run.log_metrics(judge.metrics())
         shares = {stage: judge.tally.place_shares(stage) for stage in judge.tally.counts}
         if any(shares.values()):
             run.log_figure(place_figure(shares), "judge/places.png")

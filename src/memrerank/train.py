@@ -90,7 +90,7 @@ def train(cfg: Config, output_dir: Path) -> TrainingResult | None:
         )
         trainer = make_trainer(cfg, run_dir, run, best, judge)
         datamodule = make_datamodule(cfg, data)
-        with judging.recorded(judge, run):
+        with judging.recorded_places(judge, run):
             if resumed is None:  # where training starts from, as step 0 of every dev curve
                 trainer.validate(module, datamodule, verbose=False)
             trainer.fit(module, datamodule, ckpt_path=resumed, weights_only=True)

@@ -146,7 +146,7 @@ class MemorySamples(pl.Callback):
 
 
 class JudgeMetrics(pl.Callback):
-    """Records what the judge's answers came to, after every step; a resumed run counts on.
+    """Records what the judge's answers have come to; a resumed run counts on.
 
     Args:
         judge: what is asked.
@@ -173,7 +173,16 @@ class JudgeMetrics(pl.Callback):
         batch: Any,
         batch_idx: int,
     ) -> None:
-        self.log_metrics(self.judge.metrics(), trainer.global_step)
+        """All but those of dev rankings, which have a step of their own."""
+        self._log(trainer, dev=False)
+
+    def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        self._log(trainer, dev=True)
+
+    def _log(self, trainer: pl.Trainer, *, dev: bool) -> None:
+        metrics = self.judge.metrics()
+        shown = {k: v for k, v in metrics.items() if k.startswith("judge/dev/") is dev}
+        self.log_metrics(shown, trainer.global_step)
 
 
 def memory_rows(groups: Sequence[RolloutGroup], rewards: Rewards) -> list[dict[str, Any]]:
