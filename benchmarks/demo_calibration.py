@@ -28,7 +28,7 @@ from memrerank.memory.oracle import OracleMemory
 from memrerank.memory.simple import NoMemory, RawHistory
 from memrerank.rerank.algorithms import knockout
 from memrerank.rerank.embedding import EmbeddingReranker
-from memrerank.rerank.ranking import rank_pools
+from memrerank.rerank.ranking import RankingPlan, rank_pools
 from memrerank.retrieval.bm25 import BM25Retriever
 from memrerank.retrieval.dense import DenseRetriever
 from memrerank.retrieval.encoder import SentenceEncoder
@@ -163,12 +163,12 @@ def _print_memories(
     print("|---|---|---|---|---|")
     histories = [benchmark.histories[query.id] for query in queries]
     instances = sample_instances(queries, pools, benchmark.corpus, per_pair=5, seed=0).instances
-    algorithm = partial(knockout, top_k=10, set_size=5)
+    plan = RankingPlan(partial(knockout, top_k=10, set_size=5))
     baseline = float("nan")
     for name, source in sources.items():
         built = source.build(histories)
         memories = {query.id: memory for query, memory in zip(queries, built, strict=True)}
-        rankings = rank_pools(queries, memories, pools, benchmark.corpus, judge, algorithm, seed=0)
+        rankings = rank_pools(queries, memories, pools, benchmark.corpus, judge, plan)
         metrics = evaluate_rankings(rankings, queries).means
         baseline = metrics["mrr_at_10"] if name == "none" else baseline
         picked = _picked(queries, memories, instances, judge)
@@ -191,7 +191,9 @@ def _picked(
         for one in instances
     ]
     chances = judge.distribution(comparisons)
-    return float(np.mean([p[one.positive] for p, one in zip(chances, instances, strict=True)]))
+    return float(
+        np.mean([p.probabilities[one.positive] for p, one in zip(chances, instances, strict=True)])
+    )
 
 
 if __name__ == "__main__":

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from memrerank.errors import ConfigError, DataError
 from memrerank import weights
+from memrerank.errors import ConfigError, DataError
 from memrerank.weights import (
     WHEEL_MODELS,
     WheelModel,

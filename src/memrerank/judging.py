@@ -10,6 +10,7 @@ from hydra.utils import instantiate
 from memrerank.building import build, plain, price_of
 from memrerank.config import Config
 from memrerank.config.judges import TRANSPORT, CacheMode
+from memrerank.errors import ConfigError
 from memrerank.evaluation.places import place_figure
 from memrerank.rerank.asking import Asker
 from memrerank.rerank.cache import CachedReranker
@@ -39,6 +40,19 @@ def make_judge(cfg: Config) -> SetwiseReranker:
     if "price" in plain(cfg.reranker):
         return build(cfg.reranker, price=price_of(cfg.prices, cfg.reranker))
     return build(cfg.reranker)
+
+
+def check_training_judge(cfg: Config) -> None:
+    """Refuses a judge that answers within a day.
+
+    Raises:
+        ConfigError: `reranker.batch` is set.
+    """
+    if plain(cfg.reranker).get("batch"):
+        raise ConfigError(
+            "reranker.batch=true: every training step would wait for a batch, which may take a "
+            "day; train with reranker.batch=false, and evaluate with batches"
+        )
 
 
 def make_reranker(cfg: Config, benchmark: Benchmark, stage: str) -> Asker:

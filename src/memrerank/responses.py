@@ -4,19 +4,20 @@ import json
 import os
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
 from memrerank.errors import JudgeError
-from memrerank.storage import canonical_json
 
 Result = TypeVar("Result")
 
 SQL_VARIABLES = 500  # per statement; SQLite's own limit was 999 for long
 LOCK_SECONDS = 60.0  # how long to wait for another process that writes
-MAPPED_BYTES = 1 << 30  # of the file, read through memory
+RETRY_SECONDS = 0.01  # between tries where SQLite itself does not wait
+CACHE_KIBIBYTES = 65_536  # of the file, kept in memory
 
 _TABLE = """CREATE TABLE IF NOT EXISTS answers (
     key TEXT PRIMARY KEY,  -- sha256 of the canonical request
@@ -24,16 +25,30 @@ _TABLE = """CREATE TABLE IF NOT EXISTS answers (
 ) WITHOUT ROWID"""
 _PUT = "INSERT OR {} INTO answers (key, value) VALUES (?, ?)"
 
+_FOLDER = "it needs a file, in a folder, that this process may read and write"
+_DAMAGED = "it is damaged, or something else: restore a copy of it, or name another file"
+_ADVICE = {
+    sqlite3.SQLITE_BUSY: f"another process has kept it locked for {LOCK_SECONDS:.0f} s: end that",
+    sqlite3.SQLITE_CANTOPEN: _FOLDER,
+    sqlite3.SQLITE_CORRUPT: _DAMAGED,
+    sqlite3.SQLITE_FULL: "make room on its disk",
+    sqlite3.SQLITE_IOERR: "check its disk, the free space and the quota",
+    sqlite3.SQLITE_NOTADB: _DAMAGED,
+    sqlite3.SQLITE_PERM: _FOLDER,
+    sqlite3.SQLITE_READONLY: _FOLDER,
+}
+
 
 class ResponseStore:
     """JSON values by key in a SQLite file (WAL), shared between threads and processes.
 
     What `write` has returned from survives the death of the process. A power cut may take the
-    newest writes with it, but leaves the file whole (synchronous=NORMAL).
+    writes of the last moments with it, but leaves the file whole (synchronous=NORMAL). All
+    processes must be on one machine: network file systems lack the shared memory that WAL needs.
 
     Args:
         path: the file; made, with its folder, unless `readonly`.
-        readonly: never write.
+        readonly: never write; works in a folder that cannot be written, too.
 
     Raises, from every method:
         JudgeError: the file cannot be used as a store of answers.
@@ -42,34 +57,39 @@ class ResponseStore:
     def __init__(self, path: Path, *, readonly: bool = False) -> None:
         self.path = Path(path)
         self.readonly = readonly
-        self._local = threading.local()  # a connection for each thread, made anew after a fork
+        self._held = _Held()
 
     def read(self, keys: Sequence[str]) -> dict[str, Any]:
         """The values of those keys that have one."""
 
-        def query(connection: sqlite3.Connection) -> dict[str, Any]:
-            found: dict[str, Any] = {}
+        def query(connection: sqlite3.Connection) -> list[tuple[str, str]]:
+            rows: list[tuple[str, str]] = []
             for start in range(0, len(keys), SQL_VARIABLES):
                 part = keys[start : start + SQL_VARIABLES]
                 marks = ",".join("?" * len(part))
-                rows = connection.execute(
+                rows += connection.execute(
                     f"SELECT key, value FROM answers WHERE key IN ({marks})", part
                 )
-                found.update((key, self._load(key, value)) for key, value in rows)
-            return found
+            return rows
 
-        return self._use(query)
+        return {key: self.load(key, value) for key, value in self._use(query)}
 
-    def write(self, values: Mapping[str, Any], *, replace: bool = False) -> None:
-        """Records values in one transaction; a key that has one keeps it unless `replace`."""
+    def write(self, values: Mapping[str, Any], *, replace: bool = False) -> int:
+        """Records values in one transaction; a key that has one keeps it unless `replace`.
+
+        Returns:
+            How many were recorded.
+        """
         statement = _PUT.format("REPLACE" if replace else "IGNORE")
-        rows = [(key, canonical_json(value)) for key, value in values.items()]
+        rows = [(key, _dump(value)) for key, value in values.items()]
 
-        def put(connection: sqlite3.Connection) -> None:
+        def put(connection: sqlite3.Connection) -> int:
+            before = connection.total_changes
             with connection:
                 connection.executemany(statement, rows)
+            return connection.total_changes - before
 
-        self._use(put)
+        return self._use(put) if rows else 0
 
     def rows(self, *, size: int = 10_000) -> Iterator[list[tuple[str, str]]]:
         """All keys with their values in JSON, in order of key, `size` at a time."""
@@ -83,6 +103,16 @@ class ResponseStore:
             yield rows
             last = rows[-1][0]
 
+    def load(self, key: str, value: str) -> Any:
+        """What a record's JSON stands for."""
+        try:
+            return json.loads(value)
+        except (TypeError, ValueError) as error:
+            raise JudgeError(
+                f"{self.path}: the record {key[:16]}... is no JSON ({error}); restore a copy of "
+                "the file, or name another"
+            ) from error
+
     def vacuum(self) -> None:
         """Gives the space of replaced values back, and folds the log into the file."""
 
@@ -93,58 +123,120 @@ class ResponseStore:
         self._use(clean)
 
     def close(self) -> None:
-        """Closes this thread's connection."""
-        held = self._local.__dict__.pop("connection", None)
-        if held is not None and held[0] == os.getpid():
-            held[1].close()
+        """Closes this process's connection; the next use opens another."""
+        self._mine().close()
 
-    def _load(self, key: str, value: str) -> Any:
-        try:
-            return json.loads(value)
-        except ValueError as error:
-            raise JudgeError(
-                f"{self.path}: the record {key[:16]}... is no JSON ({error}); restore the file, or "
-                "name another"
-            ) from error
+    def _mine(self) -> "_Held":
+        if self._held.process != os.getpid():
+            _INHERITED.append(self._held)
+            self._held = _Held()
+        return self._held
 
     def _use(self, work: Callable[[sqlite3.Connection], Result]) -> Result:
-        with self._translated():
-            return work(self._connection())
+        held = self._mine()
+        with held.lock:
+            try:
+                if held.connection is None:
+                    held.connection = self._open()
+                return work(held.connection)
+            except sqlite3.Error as error:
+                held.close()
+                raise self._unusable(error) from error
 
-    @contextmanager
-    def _translated(self) -> Iterator[None]:
-        try:
-            yield
-        except sqlite3.Error as error:
-            self.close()
-            raise JudgeError(
-                f"{self.path}: not usable as a cache of answers ({error}); check the file, its "
-                "folder and the free space, or name another"
-            ) from error
-
-    def _connection(self) -> sqlite3.Connection:
-        """This thread's connection; one that a fork has copied is left alone."""
-        held = self._local.__dict__.get("connection")
-        if held is None or held[0] != os.getpid():
-            held = self._local.connection = (os.getpid(), self._open())
-        connection: sqlite3.Connection = held[1]
-        return connection
+    def _unusable(self, error: sqlite3.Error) -> JudgeError:
+        advice = _ADVICE.get(_code(error), "check the file, or name another")
+        return JudgeError(f"{self.path}: not usable as a cache of answers ({error}); {advice}")
 
     def _open(self) -> sqlite3.Connection:
+        if self.readonly:
+            return self._open_readonly()
         try:
-            if not self.readonly:
-                self.path.parent.mkdir(parents=True, exist_ok=True)
+            self.path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise JudgeError(f"{self.path}: its folder cannot be made ({error})") from error
-        uri = f"{self.path.absolute().as_uri()}?mode={'ro' if self.readonly else 'rwc'}"
-        connection = sqlite3.connect(uri, uri=True, timeout=LOCK_SECONDS)
+        with self._connecting("mode=rwc") as connection:
+            self._check_tables(connection)  # before anything of another's file is changed
+            _execute_patiently(connection, "PRAGMA journal_mode=WAL")
+            connection.execute("PRAGMA synchronous=NORMAL")
+            connection.execute(_TABLE)
+        return connection
+
+    def _open_readonly(self) -> sqlite3.Connection:
         try:
-            connection.execute(f"PRAGMA mmap_size={MAPPED_BYTES}")
-            if not self.readonly:
-                connection.execute("PRAGMA journal_mode=WAL")
-                connection.execute("PRAGMA synchronous=NORMAL")
-                connection.execute(_TABLE)
-        except sqlite3.Error:
+            with self._connecting("mode=ro") as connection:
+                self._check_tables(connection)
+        except sqlite3.OperationalError as error:
+            # WAL needs a second file beside the first. Where that cannot be made nobody writes, and
+            # the file can be read as it is, unless there is a log of what is not in it yet.
+            log = self.path.with_name(f"{self.path.name}-wal")
+            if _code(error) not in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY) or (
+                log.exists() and log.stat().st_size
+            ):
+                raise
+            with self._connecting("mode=ro&immutable=1") as connection:
+                self._check_tables(connection)
+        return connection
+
+    @contextmanager
+    def _connecting(self, options: str) -> Iterator[sqlite3.Connection]:
+        """A connection, closed if the block fails."""
+        uri = f"{self.path.absolute().as_uri()}?{options}"
+        connection = sqlite3.connect(uri, uri=True, timeout=LOCK_SECONDS, check_same_thread=False)
+        try:
+            connection.execute(f"PRAGMA cache_size=-{CACHE_KIBIBYTES}")
+            yield connection
+        except BaseException:
             connection.close()
             raise
-        return connection
+
+    def _check_tables(self, connection: sqlite3.Connection) -> None:
+        """Raises JudgeError for a file of something else."""
+        tables = _execute_patiently(connection, "SELECT name FROM sqlite_master").fetchall()
+        columns = [row[1] for row in connection.execute("PRAGMA table_info(answers)")]
+        if columns == ["key", "value"] or not (tables or self.readonly):
+            return
+        held = ", ".join(sorted(name for (name,) in tables)[:5]) or "nothing"
+        raise JudgeError(
+            f"{self.path}: not usable as a cache of answers (it holds {held}); name another file"
+        )
+
+
+class _Held:
+    """A process's connection, and the lock by which its threads take turns."""
+
+    def __init__(self) -> None:
+        self.process = os.getpid()
+        self.lock = threading.RLock()
+        self.connection: sqlite3.Connection | None = None
+
+    def close(self) -> None:
+        with self.lock:
+            if self.connection is not None:
+                self.connection.close()
+                self.connection = None
+
+
+# Connections that a fork has copied: the child must neither use nor close them.
+_INHERITED: list[_Held] = []
+
+
+def _execute_patiently(connection: sqlite3.Connection, statement: str) -> sqlite3.Cursor:
+    """Waits for other processes where SQLite does not: while one of them makes the file."""
+    deadline = time.monotonic() + LOCK_SECONDS
+    while True:
+        try:
+            return connection.execute(statement)
+        except sqlite3.OperationalError as error:
+            if _code(error) != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                raise
+            time.sleep(RETRY_SECONDS)
+
+
+def _code(error: sqlite3.Error) -> int:
+    """SQLite's primary result code; 0 for errors of the Python module."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF
+
+
+def _dump(value: Any) -> str:
+    """Canonical JSON in ASCII: half a surrogate pair, which broken texts hold, has no UTF-8."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"))

@@ -71,6 +71,7 @@ def train(cfg: Config, output_dir: Path) -> TrainingResult | None:
         MemrerankError: the configuration, the data or the judge will not do; the message says why.
     """
     pipeline.check_training_retrievers(cfg)
+    judging.check_training_judge(cfg)
     resumed = find_checkpoint(cfg, output_dir)
     run_dir = resumed.parent.parent if resumed else output_dir
     data = make_training_data(cfg)

@@ -45,6 +45,7 @@ TRANSPORT = {
     "max_failure_rate",
     "batch",
     "batch_poll_seconds",
+    "batch_folder",
     "budget_usd",
     "price",
     "tokenizer",
@@ -137,6 +138,7 @@ class OpenAIRerankerConfig(RerankerConfig):
     max_failure_rate: float = MISSING
     batch: bool = False  # evaluation through the Batch API
     batch_poll_seconds: float = MISSING
+    batch_folder: str = MISSING  # where batches on their way are noted
     budget_usd: float | None = None  # stops before so much is spent
     price: PriceConfig | None = None  # null: that of the model in `prices`, if any
     tokenizer: str | None = None  # counts tokens before they are sent; null: 4 characters a token

@@ -33,7 +33,7 @@ class Call:
         self.holds = False  # whether `bound` is set aside
 
 
-_CALL: ContextVar[Call] = ContextVar("call")
+_CALL: ContextVar[Call | None] = ContextVar("call", default=None)
 
 
 class Budgeting:
@@ -71,6 +71,8 @@ class Budgeting:
 
     async def _before(self, request: httpx2.Request) -> None:
         call = _CALL.get()
+        if call is None:  # a request that costs nothing, such as a look at a batch
+            return
         if call.attempts > call.responses:
             self.ledger.add_unanswered(call.bound)
             call.responses = call.attempts
@@ -82,7 +84,9 @@ class Budgeting:
         call.attempts += 1
 
     async def _after(self, response: httpx2.Response) -> None:
-        _CALL.get().responses += 1
+        if (call := _CALL.get()) is None:
+            return
+        call.responses += 1
         if response.status_code == 429:
             self.ledger.count("rate_limited_attempts")
             # Spent credit comes as a 429 as well, and no retry helps.

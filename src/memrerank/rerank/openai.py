@@ -5,11 +5,13 @@ answer and the seed of each sample. An answer that names no candidate, or severa
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from memrerank.config.judges import AnswerForm
 from memrerank.errors import ConfigError
 from memrerank.rerank.answers import answer_schema, choice_reader
+from memrerank.rerank.batches import BatchClient
 from memrerank.rerank.chat import ChatClient
 from memrerank.rerank.completions import Answer
 from memrerank.rerank.ledger import Ledger, Price
@@ -46,6 +48,8 @@ class OpenAIReranker:
         seed: each question is sent with a seed derived from it and from the question's own draw, so
             that samples differ and repeats do not; None sends none.
         price: of the model; a Price, or its fields.
+        batch, batch_poll_seconds, batch_folder: send questions through the Batch API instead, see
+            `BatchClient`.
         tokenizer: for estimates alone.
 
     Raises:
@@ -63,6 +67,9 @@ class OpenAIReranker:
         logprobs: bool,
         seed: int | None,
         price: Price | Mapping[str, Any] | None,
+        batch: bool = False,
+        batch_poll_seconds: float = 30.0,
+        batch_folder: Path | str = "batches",
         tokenizer: str | None = None,
         **how: Any,
     ) -> None:
@@ -79,6 +86,9 @@ class OpenAIReranker:
         if isinstance(price, Mapping):
             price = Price(**price)
         self.client = ChatClient(ChatSettings(model=model, price=price, **how))
+        self.batches: BatchClient | None = None
+        if batch:
+            self.batches = BatchClient(self.client, Path(batch_folder), batch_poll_seconds)
 
     @property
     def ledger(self) -> Ledger:
@@ -154,5 +164,8 @@ class OpenAIReranker:
                 on_choice(place, choice(place, answer))
 
         requests = (self.request(comparison, question) for comparison in comparisons)
-        answers = self.client.complete(requests, on_answer, check=check)
+        if self.batches is not None:
+            answers = self.batches.complete(list(requests), on_answer, check=check)
+        else:
+            answers = self.client.complete(requests, on_answer, check=check)
         return [choice(*pair) for pair in enumerate(answers)]
