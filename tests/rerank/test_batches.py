@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from batch_server import BatchServer, Outcome, done, expired, failed
-from chat_server import answer, refusal
+from chat_server import answer
 
 from memrerank.errors import ConfigError, JudgeError
 from memrerank.rerank import batches
@@ -150,11 +150,14 @@ def test_a_batch_without_any_answer_is_an_error_and_not_waited_for_again(
     assert len(server.batches) == 2
 
 
-def test_an_endpoint_without_batches_is_named(judge_at: Any, start: Any) -> None:
-    server = start(lambda *_: refusal(404, "not_found"))
-    server_url = server.url
+@pytest.mark.parametrize("status", [404, 405, 501])
+def test_an_endpoint_without_batches_is_named(
+    serve: Serve, judge_at: Any, monkeypatch: pytest.MonkeyPatch, status: int
+) -> None:
+    server = serve(settle)
+    monkeypatch.setattr(server, "post", lambda *_: (status, {"error": {"message": "not here"}}))
     with pytest.raises(ConfigError, match=r"reranker\.batch=true: .* has no Batch API"):
-        judge_at(server_url).choose(QUESTIONS)
+        judge_at(server.url).choose(QUESTIONS)
 
 
 def test_a_batch_beyond_the_budget_is_not_sent(serve: Serve, judge_at: Any) -> None:

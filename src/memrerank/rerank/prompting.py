@@ -48,6 +48,7 @@ _INVISIBLE = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\ufe00-\ufe0f\U000e0100-\U000e01ef]"
 )
 _SPACE = re.compile(r"\s+")
+_LONG = re.compile(r"(\S{60})\S+")  # longer than words are: a way to fill the prompt
 _RULE = re.compile(r"([^\w\s])\1{2,}")  # ###, ```, -----: marks of structure
 _TURN = re.compile(r"(?i)\b(system|user|assistant|human|developer|tool|answer|instructions?)\s*:")
 _LABEL = re.compile(rf"(?<![^\W_])[{LABELS}](?![^\W_])")  # a letter standing alone
@@ -60,13 +61,15 @@ def plain(text: str, labels: str = LABELS[:5]) -> str:
     """Untrusted text as one line that can be put between tags.
 
     Compatibility forms are folded (NFKC); characters that do not show are dropped; brackets
-    become parentheses; a colon after the name of a chat role becomes a dash; `&`, `<` and `>` are
-    escaped; and a letter A to E that stands alone becomes small, since labels are capitals.
+    become parentheses; marks repeated three times and more are taken once; words longer than 60
+    characters are cut; a colon after the name of a chat role becomes a dash; `&`, `<` and `>` are
+    escaped; and a letter of `labels` that stands alone becomes small, since labels are capitals.
     """
     text = unicodedata.normalize("NFKC", text).translate(_LOOKALIKES)
     text = _SPACE.sub(" ", _INVISIBLE.sub("", text))
     text = "".join(c for c in text if unicodedata.category(c) not in _UNSEEN)
     text = _RULE.sub(r"\1", text.translate(_BRACKETS))
+    text = _LONG.sub(r"\1…", text)
     text = _TURN.sub(r"\1 -", text)
     text = _LABEL.sub(lambda found: _unlabelled(found.group(), labels), text)
     return text.strip().translate(_MARKUP)
