@@ -2,13 +2,20 @@
 
 import json
 import math
+import random
+import re
 import threading
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 Reply = tuple[int, dict[str, str], Any]  # status, headers, JSON body (or bytes)
 Respond = Callable[[dict[str, Any], int], Reply]
+
+
+CUT = 0  # the status of a reply that never comes: the connection is closed instead
+PRODUCT = re.compile(r'<product label="(\w)">(.*?)</product>')
 
 
 class _QuietHTTPServer(ThreadingHTTPServer):
@@ -41,6 +48,12 @@ class ChatServer:
                     server.in_flight += 1
                     server.most_in_flight = max(server.most_in_flight, server.in_flight)
                 status, headers, content = reply(body, number)
+                if status == CUT:
+                    with lock:
+                        server.in_flight -= 1
+                    self.close_connection = True
+                    self.connection.close()
+                    return
                 data = content if isinstance(content, bytes) else json.dumps(content).encode()
                 with lock:
                     server.in_flight -= 1
@@ -92,3 +105,40 @@ def refusal(status: int, code: str, **headers: str) -> Reply:
 
 
 Start = Callable[[Respond], ChatServer]
+
+
+def cut_connection() -> Reply:
+    return CUT, {}, b""
+
+
+def hidden_order(
+    score: Callable[[str], float],
+    *,
+    latency: float = 0.0,
+    noise: float = 0.0,
+    seed: int = 0,
+    faults: Mapping[int, Reply] | None = None,
+) -> Respond:
+    """Answers with the label of the product with the highest score, or all labels best first.
+
+    Args:
+        score: of a product's text as the prompt shows it.
+        latency: seconds before each answer.
+        noise: standard deviation of what is added to each score, each time anew.
+        seed: of the noise.
+        faults: replies that take the place of an answer, by the number of the request.
+    """
+    source = random.Random(seed)
+
+    def reply(body: dict[str, Any], number: int) -> Reply:
+        time.sleep(latency)
+        if faults and number in faults:
+            return faults[number]
+        prompt = body["messages"][1]["content"]
+        shown = [
+            (score(text) + source.gauss(0, noise), label) for label, text in PRODUCT.findall(prompt)
+        ]
+        best_first = [label for _, label in sorted(shown, reverse=True)]
+        return answer(" > ".join(best_first) if "In which order" in prompt else best_first[0])
+
+    return reply

@@ -88,7 +88,8 @@ def check_prompt(asked, calm, size: int, *, memory: bool) -> None:
     for text in found.groups():
         assert not re.search(rf"(?<![^\W_])[{labels}](?![^\W_])", text)
         assert not re.search(r"(?i)\b(system|user|assistant|human|instructions?|answer)\s*:", text)
-        assert not set("[]{}") & set(text)
+        assert not re.search(r"(?<![^\W_])[АВСЕΑΒΕ🅱🇧](?![^\W_])", text)  # look like labels
+        assert not set("[]{}‹›〈〉⟨⟩❮❯") & set(text)
         assert re.sub(r"&(lt|gt|amp);", "", text).count("&") == 0
         assert text == "" or text.isprintable()
         assert max(map(len, text.split()), default=0) <= LONGEST_WORD + 4 * text.count("&")
