@@ -66,36 +66,44 @@ def encode_choice(
     """The JSON value of an answer, with what people and exports want to know of it in `about`.
 
     Raises:
-        JudgeError: the answer has numbers that are not finite.
+        JudgeError: the judge gave what is no answer to that question.
     """
-    value: dict[str, Any] = {"index": None if choice.index is None else int(choice.index)}
-    if choice.failure is not None:
-        value["failure"] = choice.failure.value
+    failure, usage = choice.failure, choice.usage
+    if choice.index is None and failure is None:
+        failure = Failure.invalid
+    value: dict[str, Any] = {
+        "index": None if choice.index is None else int(choice.index),
+        "usage": [int(n) for n in (usage.input, usage.cached_input, usage.output)],
+        "cost": float(choice.cost),
+        "latency": float(choice.latency),
+        "about": {
+            "question": question.value,
+            "judge": judge,
+            "query_id": comparison.query_id,
+            "draw": list(comparison.draw),
+            "products": [product.id for product in comparison.candidates],
+        },
+    }
+    if failure is not None:
+        value["failure"] = failure.value
     if choice.order:
         value["order"] = [int(place) for place in choice.order]
-    for name in ("scores", "probabilities"):
-        if numbers := getattr(choice, name):
-            value[name] = [float(number) for number in numbers]
-            if not all(map(isfinite, value[name])):
-                raise JudgeError(
-                    f"judge {judge}: its {name} for query {comparison.query_id} are not all "
-                    f"finite: {value[name]}; nothing can be ranked by them"
-                )
-    usage = choice.usage
-    value["usage"] = [usage.input, usage.cached_input, usage.output]
-    value["cost"], value["latency"] = choice.cost, choice.latency
-    value["about"] = {
-        "question": question.value,
-        "judge": judge,
-        "query_id": comparison.query_id,
-        "draw": list(comparison.draw),
-        "products": [product.id for product in comparison.candidates],
-    }
+    if choice.scores:
+        value["scores"] = [float(number) for number in choice.scores]
+    if choice.probabilities:
+        value["probabilities"] = [float(number) for number in choice.probabilities]
+    try:
+        decode_choice(value)
+    except ValueError as error:
+        raise JudgeError(
+            f"judge {judge}: what it answered to {question.value} for query {comparison.query_id} "
+            f"cannot be recorded: {error}"
+        ) from error
     return value
 
 
 def is_answer(value: Any) -> bool:
-    """Whether a value is meant as a judge's answer; others keep other things in such files."""
+    """Whether a value is meant as a judge's answer; such files may keep other things, too."""
     return isinstance(value, dict) and "index" in value
 
 
@@ -107,36 +115,42 @@ def decode_choice(value: Mapping[str, Any]) -> Choice:
     """
     try:
         index, failure = value["index"], value.get("failure")
+        tokens, cost, latency = value["usage"], value["cost"], value["latency"]
+        order, scores = value.get("order", ()), value.get("scores", ())
+        probabilities = value.get("probabilities", ())
         if (index is None) is (failure is None):
             raise ValueError("a recorded answer needs either an index or a failure")
-        size = len(value["about"]["products"])
-        input_tokens, cached_tokens, output_tokens = value["usage"]
-        choice = Choice(
+        _check_numbers(index, tokens, (*scores, *probabilities, cost, latency))
+        _check_sizes(len(value["about"]["products"]), order, scores, probabilities)
+        return Choice(
             index,
-            tuple(value.get("order", ())),
-            tuple(value.get("scores", ())),
-            tuple(value.get("probabilities", ())),
+            tuple(order),
+            tuple(scores),
+            tuple(probabilities),
             None if failure is None else _FAILURES[failure],
-            Usage(input_tokens, cached_tokens, output_tokens),
-            value["cost"],
-            value["latency"],
+            Usage(*tokens),
+            cost,
+            latency,
             1,
             True,
         )
-        if index is not None and (type(index) is not int or not 0 <= index < size):
-            raise ValueError(f"index {index!r} is none of {size} products")
-        if choice.order and sorted(choice.order) != list(range(size)):
-            raise ValueError(f"order {choice.order} is not one of {size} products")
-        for numbers in (choice.scores, choice.probabilities):
-            if numbers and len(numbers) != size:
-                raise ValueError(f"{len(numbers)} numbers for {size} products")
-        _check_numbers(choice.scores, choice.probabilities)
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"not a recorded answer ({type(error).__name__}: {error})") from error
-    return choice
 
 
-def _check_numbers(*groups: Sequence[float]) -> None:
-    for number in (number for group in groups for number in group):
-        if not isfinite(number):
-            raise ValueError(f"{number} is not finite")
+def _check_numbers(index: int | None, tokens: Sequence[int], others: Sequence[float]) -> None:
+    # An index beyond the candidates is a judge's answer too, and counts as an invalid one later.
+    if not (index is None or type(index) is int):
+        raise ValueError(f"the index {index!r} is no whole number")
+    if len(tokens) != 3 or {*map(type, tokens)} != {int}:
+        raise ValueError(f"usage {tokens!r} is not three whole numbers")
+    if not all(map(isfinite, others)):
+        raise ValueError("it has numbers that are not finite")
+
+
+def _check_sizes(size: int, order: Sequence[int], *numbers: Sequence[float]) -> None:
+    if order and sorted(order) != list(range(size)):
+        raise ValueError(f"the order {order!r} is none of {size} products")
+    for group in numbers:
+        if group and len(group) != size:
+            raise ValueError(f"{len(group)} numbers are given for {size} products")

@@ -12,6 +12,7 @@ from memrerank.responses import ResponseStore
 from memrerank.schema import Choice, Comparison, Failure, Question, SetwiseReranker, answers
 from memrerank.storage import canonical_json
 
+READ_AT_ONCE = 500
 MODES = ("readwrite", "readonly", "refresh", "off")
 # Nothing was said, and nothing can be replayed: these are asked again next time.
 NOT_RECORDED = {Failure.timed_out, Failure.rate_limited, Failure.failed}
@@ -110,8 +111,9 @@ class CachedReranker:
             for key, comparison in zip(keys, comparisons, strict=True)
             if key not in known
         }
-        self.misses += len(missing) and sum(key in missing for key in keys)
-        self.hits += len(keys) - (len(missing) and sum(key in missing for key in keys))
+        misses = sum(key in missing for key in keys) if missing else 0
+        self.misses += misses
+        self.hits += len(keys) - misses
         if missing and self.mode == "readonly":
             raise self._miss(next(iter(missing.values())), len(missing), len(set(keys)))
         if missing:
@@ -122,7 +124,9 @@ class CachedReranker:
         """Asks, records, and returns each question's answer: that of whoever recorded it first."""
         keys = list(missing)
         ask: Callable[..., list[Choice]] = getattr(self.reranker, question)
+        replacing = self.mode == "refresh"
         found: dict[str, Choice] = {}
+        unsure: list[str] = []  # those that another process may have recorded before this one
 
         def record(pairs: Mapping[str, Choice]) -> None:
             values = {
@@ -130,7 +134,8 @@ class CachedReranker:
                 for key, choice in pairs.items()
                 if choice.failure not in NOT_RECORDED
             }
-            self.store.write(values, replace=self.mode == "refresh")
+            if self.store.write(values, replace=replacing) < len(pairs) and not replacing:
+                unsure.extend(pairs)
 
         if getattr(self.reranker, "streams", False):
             choices = ask(list(missing.values()), lambda i, choice: record({keys[i]: choice}))
@@ -141,21 +146,22 @@ class CachedReranker:
                 answered = dict(zip(part, ask([missing[key] for key in part]), strict=True))
                 record(answered)
                 found |= answered
-        for key, first in self._recorded(keys).items():
-            if replace(first, replayed=False) != found[key]:  # another process was faster
+        for key, first in self._recorded(unsure).items():
+            if replace(first, replayed=False) != found[key]:
                 found[key] = first
         return found
 
     def _recorded(self, keys: Sequence[str]) -> dict[str, Choice]:
-        found = {}
-        for key, value in self.store.read(keys).items():
-            try:
-                found[key] = decode_choice(value)
-            except ValueError as error:
-                raise JudgeError(
-                    f"{self.path}: the record {key[:16]}... is damaged: {error}; set "
-                    "judge_cache.mode=refresh, or name another judge_cache.path"
-                ) from error
+        found: dict[str, Choice] = {}
+        for start in range(0, len(keys), READ_AT_ONCE):  # their JSON is larger than they are
+            for key, value in self.store.read(keys[start : start + READ_AT_ONCE]).items():
+                try:
+                    found[key] = decode_choice(value)
+                except ValueError as error:
+                    raise JudgeError(
+                        f"{self.path}: the record {key[:16]}... is damaged: {error}; set "
+                        "judge_cache.mode=refresh, or name another judge_cache.path"
+                    ) from error
         return found
 
     def _miss(self, comparison: Comparison, missing: int, total: int) -> JudgeError:
