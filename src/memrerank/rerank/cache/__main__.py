@@ -63,12 +63,14 @@ def _existing(path: Path, *, readonly: bool) -> ResponseStore:
 
 def _stats(options: argparse.Namespace) -> None:
     stats = read_stats(_existing(options.cache, readonly=True))
-    megabytes = options.cache.stat().st_size / 1e6
-    print(f"{options.cache}: {stats.answers:,} answers, {megabytes:,.1f} MB")
+    print(f"{options.cache}: {stats.answers:,} answers, {_megabytes(options.cache):,.1f} MB")
     for name, counts in stats.by.items():
         for value, count in sorted(counts.items()):
             print(f"  {name} {value}: {count:,}")
-    print(f"  tokens: {stats.input_tokens:,} in, {stats.output_tokens:,} out")
+    print(
+        f"  tokens: {stats.input_tokens:,} in ({stats.cached_input_tokens:,} of them from the "
+        f"endpoint's cache), {stats.output_tokens:,} out"
+    )
     print(f"  cost: {stats.cost_usd:,.4f} US dollars, where the price was known")
     if stats.other:
         print(f"  values that are no judge's answers: {stats.other:,}")
@@ -93,10 +95,15 @@ def _import(options: argparse.Namespace) -> None:
 
 def _vacuum(options: argparse.Namespace) -> None:
     store = _existing(options.cache, readonly=False)
-    before = options.cache.stat().st_size
+    before = _megabytes(options.cache)
     store.vacuum()
-    after = options.cache.stat().st_size
-    print(f"{options.cache}: {before / 1e6:,.1f} MB to {after / 1e6:,.1f} MB")
+    print(f"{options.cache}: {before:,.1f} MB to {_megabytes(options.cache):,.1f} MB")
+
+
+def _megabytes(path: Path) -> float:
+    """Of the file and its log."""
+    files = (path, path.with_name(f"{path.name}-wal"))
+    return sum(file.stat().st_size for file in files if file.is_file()) / 1e6
 
 
 if __name__ == "__main__":

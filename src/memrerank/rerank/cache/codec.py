@@ -107,6 +107,25 @@ def is_answer(value: Any) -> bool:
     return isinstance(value, dict) and "index" in value
 
 
+def decode_answer(value: Mapping[str, Any]) -> Choice:
+    """As `decode_choice`, with a check of what the value says of its question.
+
+    Raises:
+        ValueError: the value is no recorded answer.
+    """
+    choice = decode_choice(value)
+    about = value["about"]
+    texts = [about.get(name) for name in ("question", "judge", "query_id")]
+    products, draw = about["products"], about.get("draw")
+    named = isinstance(products, list) and all(isinstance(name, str) for name in products)
+    drawn = isinstance(draw, list) and all(type(number) is int for number in draw)
+    if not (named and drawn and all(isinstance(text, str) for text in texts)):
+        raise ValueError(f"what it says of its question is incomplete: {about}")
+    if about["question"] not in set(Question):
+        raise ValueError(f"it answers no known question: {about['question']!r}")
+    return choice
+
+
 def decode_choice(value: Mapping[str, Any]) -> Choice:
     """The recorded answer, marked as replayed.
 
