@@ -20,6 +20,7 @@ PRODUCT = re.compile(r'<product label="(\w)">(.*?)</product>')
 
 class _QuietHTTPServer(ThreadingHTTPServer):
     daemon_threads = True
+    request_queue_size = 256  # clients open many connections at once
 
     def handle_error(self, *args: Any) -> None:
         """Nothing: a client that gives up on a request breaks its connection."""
@@ -38,6 +39,7 @@ class ChatServer:
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+            disable_nagle_algorithm = True  # head and body are two writes
 
             def do_POST(self) -> None:
                 body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))

@@ -71,17 +71,23 @@ class Workshop:
             "extractor.model": write_llama(self.folder / "cache" / "models" / "llama"),
             "reranker.encoder.model": write_encoder(self.folder / "cache" / "models" / "encoder"),
         }
+        if any(override.startswith("reranker=") for override in overrides):
+            own = {key: value for key, value in own.items() if not key.startswith("reranker.")}
         with initialize_config_dir(str(CONF), version_base="1.3"):
             return compose(entry, [f"{key}={value}" for key, value in own.items()] + [*overrides])
 
     def train(self, name: str, *overrides: str, experiment: str = "tests") -> TrainingResult:
         """Trains into `<folder>/<name>`."""
-        return train(self.config(*overrides, experiment=experiment), self.folder / name)
+        result = train(self.config(*overrides, experiment=experiment), self.folder / name)
+        assert result is not None
+        return result
 
     def evaluate(self, name: str, *overrides: str, experiment: str = "tests") -> RunResult:
         """Evaluates into `<folder>/<name>`."""
         cfg = self.config(*overrides, entry="evaluate", experiment=experiment)
-        return evaluate(cfg, self.folder / name)
+        result = evaluate(cfg, self.folder / name)
+        assert result is not None
+        return result
 
     @property
     def client(self) -> MlflowClient:

@@ -27,7 +27,8 @@ def build(node: Any, **arguments: Any) -> Any:
 def price_of(prices: Any, node: Any) -> dict[str, Any] | None:
     """What a node's model costs: its own `price`, or else the model's line in `prices`."""
     fields = plain(node)
-    price: dict[str, Any] | None = fields.get("price") or plain(prices).get(
-        str(fields.get("model"))
-    )
-    return price
+    own = fields.get("price") or {}
+    if own.get("input") is not None or own.get("output") is not None:
+        return dict(own)
+    found = plain(prices).get(str(fields.get("model")))
+    return dict(found) if found else None

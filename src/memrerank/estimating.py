@@ -20,6 +20,7 @@ from memrerank.rerank.dry_run import (
     estimate_table,
     estimate_tokens,
 )
+from memrerank.rerank.ledger import Price
 from memrerank.rerank.ranking import rank_pools
 from memrerank.reward.setwise import Utility
 from memrerank.schema import (
@@ -140,10 +141,9 @@ def make_rates(cfg: Config) -> Rates | None:
     node = plain(cfg.reranker)
     if node.get("usual_output") is None:
         return None
-    price = price_of(cfg.prices, cfg.reranker) or {}
-    factor = price.get("batch", 1.0) if node["batch"] else 1.0
-    prices = [None if not price else price[name] * factor for name in ("input", "output")]
-    return Rates(node["usual_output"], node["max_completion_tokens"], *prices)
+    found = price_of(cfg.prices, cfg.reranker)
+    price = None if found is None else Price.of(found, "reranker.price")
+    return Rates(node["usual_output"], node["max_completion_tokens"], price, node["batch"])
 
 
 def stand_in(history: History, target: Target, words: int) -> Memory:
@@ -167,7 +167,7 @@ def _basis(cfg: Config, rates: Rates | None) -> str:
     counted = plain(cfg.reranker).get("tokenizer") or "4 characters a token"
     price = price_of(cfg.prices, cfg.reranker)
     cost = (
-        f"prices of {price['date']}, no input taken as cached"
+        f"prices of {price.get('date') or 'no date'}, no input taken as cached"
         if price
         else f"no price is known for {plain(cfg.reranker)['model']}: set reranker.price"
     )

@@ -140,7 +140,6 @@ class ResponseStore:
                     held.connection = self._open()
                 return work(held.connection)
             except sqlite3.Error as error:
-                held.close()
                 raise self._unusable(error) from error
 
     def _unusable(self, error: sqlite3.Error) -> JudgeError:
@@ -148,6 +147,8 @@ class ResponseStore:
         return JudgeError(f"{self.path}: not usable as a cache of answers ({error}); {advice}")
 
     def _open(self) -> sqlite3.Connection:
+        if self.path.is_dir():
+            raise JudgeError(f"{self.path}: is a folder; name a file for the answers")
         if self.readonly:
             return self._open_readonly()
         try:

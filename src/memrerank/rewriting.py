@@ -66,7 +66,7 @@ def rewriter_settings(
         max_retries=rewriter.max_retries,
         reasoning_effort=rewriter.reasoning_effort,
         temperature=rewriter.temperature,
-        price=Price(**price) if price else None,
+        price=Price.of(price, "rewriter.price") if price else None,
         max_failure_rate=rewriter.max_failure_rate,
         group="rewriter",
     )

@@ -209,7 +209,7 @@ class RewriterConfig:
     timeout: float = MISSING  # seconds per request
     max_retries: int = MISSING
     max_failure_rate: float = MISSING
-    price: PriceConfig | None = None  # null: that of the model in `prices`, if any
+    price: PriceConfig = field(default_factory=PriceConfig)  # input null: from `prices`, if there
     cache: str = MISSING  # SQLite file of the answers
 
 

@@ -140,7 +140,7 @@ class OpenAIRerankerConfig(RerankerConfig):
     batch_poll_seconds: float = MISSING
     batch_folder: str = MISSING  # where batches on their way are noted
     budget_usd: float | None = None  # stops before so much is spent
-    price: PriceConfig | None = None  # null: that of the model in `prices`, if any
+    price: PriceConfig = field(default_factory=PriceConfig)  # input null: from `prices`, if there
     tokenizer: str | None = None  # counts tokens before they are sent; null: 4 characters a token
     usual_output: int = MISSING  # tokens of a usual answer, for the estimates of dry_run
 

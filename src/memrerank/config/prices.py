@@ -2,15 +2,13 @@
 
 from dataclasses import dataclass
 
-from omegaconf import MISSING
-
 
 @dataclass
 class PriceConfig:
-    """What a model costs, in US dollars per million tokens."""
+    """What a model costs, in US dollars per million tokens; null: not known."""
 
-    input: float = MISSING
-    cached_input: float = MISSING
-    output: float = MISSING
+    input: float | None = None
+    cached_input: float | None = None  # null: what input costs
+    output: float | None = None
     batch: float = 1.0  # factor under the Batch API
-    date: str = MISSING  # when this was looked up, YYYY-MM-DD
+    date: str = ""  # when this was looked up, YYYY-MM-DD

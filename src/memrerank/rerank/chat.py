@@ -32,6 +32,7 @@ Check = Callable[[int, Answer], str | None]  # what is wrong with the answer at 
 OnAnswer = Callable[[int, Answer], None]
 
 WINDOW = 200  # newest calls over which the failure rate is taken
+DRAIN_SECONDS = 10.0  # that calls in flight have to come back when a batch is ended by an error
 WINDOW_FLOOR = 100  # with fewer calls than this the rate is taken as if there were this many
 
 
@@ -153,21 +154,36 @@ class _Batch:
         self.on_answer = on_answer
         self.check = check
         self.answers: dict[int, Answer] = {}
+        self.stopping = False
 
     async def run(self) -> list[Answer]:
-        """All answers, in the order of the requests."""
+        """All answers, in the order of the requests.
+
+        The first error ends the batch: no further request is sent, and those in flight, which may
+        be paid for already, have DRAIN_SECONDS to come back. Ctrl-C waits for none.
+        """
+        clients = self.session.clients
+        count = self.client.settings.max_concurrency
+        workers = [
+            asyncio.create_task(self._work(clients[place % len(clients)])) for place in range(count)
+        ]
         try:
-            async with asyncio.TaskGroup() as running:
-                for worker in range(self.client.settings.max_concurrency):
-                    client = self.session.clients[worker % len(self.session.clients)]
-                    running.create_task(self._work(client))
-        except BaseExceptionGroup as group:  # the first error has ended all the other tasks
-            first = group.exceptions[0]
-            raise first from first.__cause__
+            _, working = await asyncio.wait(workers, return_when=asyncio.FIRST_EXCEPTION)
+            if working:
+                self.stopping = True
+                await asyncio.wait(working, timeout=DRAIN_SECONDS)
+        finally:
+            for worker in workers:
+                worker.cancel()
+            ended = await asyncio.gather(*workers, return_exceptions=True)
+        for error in ended:
+            if isinstance(error, BaseException) and not isinstance(error, asyncio.CancelledError):
+                raise error from error.__cause__
         return [self.answers[place] for place in range(len(self.answers))]
 
     async def _work(self, client: AsyncOpenAI) -> None:
-        for place, request in self.requests:
+        while not self.stopping and (pair := next(self.requests, None)) is not None:
+            place, request = pair
             answer = await self._ask(client, place, request)
             self.answers[place] = answer
             if self.on_answer is not None:

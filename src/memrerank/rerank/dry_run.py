@@ -5,7 +5,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from memrerank.schema import Choice, Comparison, Question
+from memrerank.rerank.ledger import Price
+from memrerank.schema import Choice, Comparison, Question, Usage
 from memrerank.seeding import numpy_generator
 
 CHARACTERS_PER_TOKEN = 4  # English text, by OpenAI's own rule of thumb
@@ -17,18 +18,18 @@ Lookup = Callable[[Question, Sequence[Comparison]], list[Choice | None]]
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """What one answer takes, in tokens and in US dollars per million tokens."""
+    """What one answer takes."""
 
     usual_output: int  # tokens
     most_output: int  # tokens
-    input: float | None  # None: the price is not known
-    output: float | None
+    price: Price | None  # None: not known
+    batch: bool  # through the Batch API
 
-    def cost(self, inputs: float, outputs: float) -> float | None:
+    def cost(self, inputs: int, outputs: int) -> float | None:
         """US dollars for so many tokens; None where the price is not known."""
-        if self.input is None or self.output is None:
+        if self.price is None:
             return None
-        return (inputs * self.input + outputs * self.output) / 1e6
+        return self.price.cost(Usage(inputs, 0, outputs)) * (self.price.batch if self.batch else 1)
 
 
 class Estimate:

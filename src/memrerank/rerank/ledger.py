@@ -23,6 +23,26 @@ class Price:
     batch: float = 1.0  # factor under the Batch API
     date: str = ""  # when it was looked up
 
+    @classmethod
+    def of(cls, fields: Mapping[str, Any], setting: str) -> "Price":
+        """A price as the configuration has it; cached input costs what input does by default.
+
+        Raises:
+            ConfigError: a field is unknown, missing or no price; `setting` is named.
+        """
+        known = {"input", "cached_input", "output", "batch", "date"}
+        given = {name: value for name, value in fields.items() if value is not None}
+        amounts = [value for name, value in given.items() if name != "date"]
+        sound = all(isinstance(value, int | float) and value >= 0 for value in amounts)
+        if not set(given) <= known or not {"input", "output"} <= set(given) or not sound:
+            raise ConfigError(
+                f"{setting}={given}: give input, cached_input and output in US dollars per million "
+                "tokens, 0 or more, and if you like batch (a factor) and date"
+            )
+        cached = given.get("cached_input", given["input"])
+        date = str(given.get("date", ""))
+        return cls(given["input"], cached, given["output"], given.get("batch", 1.0), date)
+
     def cost(self, usage: Usage) -> float:
         """US dollars for these tokens."""
         fresh = usage.input - usage.cached_input

@@ -84,7 +84,7 @@ class OpenAIReranker:
                 "reranker.answer=plain"
             )
         if isinstance(price, Mapping):
-            price = Price(**price)
+            price = Price.of(price, "reranker.price")
         self.client = ChatClient(ChatSettings(model=model, price=price, **how))
         self.batches: BatchClient | None = None
         if batch:
