@@ -24,7 +24,7 @@ LOCAL_HOSTS = {"localhost", "127.0.0.1", "::1", "0.0.0.0"}
 NO_KEY = "none"  # the client insists on a key, a local server ignores it
 # The HTTP client looks through all of a pool's connections at every request: several small pools
 # serve many connections faster than one large pool.
-POOL_CONNECTIONS = 16
+POOL_CONNECTIONS = 8
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
