@@ -35,7 +35,13 @@ LINK = re.compile(r"\]\(([^)#:\s]+)\)")
 PATH = re.compile(r"\.?[\w-][\w.-]*(?:/[\w.-]+)*/?")
 SETTING = re.compile(r"[a-z_]+(?:\.[a-z_0-9]+)+")
 SUFFIXES = {".py", ".yaml", ".jinja", ".md", ".svg", ".txt", ".db"}
-STORES: list[list[str]] = [[], ["data=amazon2023"], ["data=table"]]  # settings differ with them
+# Settings differ with these.
+STORES: list[list[str]] = [
+    [],
+    ["data=amazon2023"],
+    ["data=table"],
+    ["reranker=openai", "reranker.model=any"],
+]
 MADE_BY_RUNS = {"mlflow.db", "outputs", "data"}
 
 
