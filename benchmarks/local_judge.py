@@ -24,7 +24,6 @@ from memrerank.schema import Benchmark, Comparison, History, Memory, Pool, Setwi
 
 CONF = Path(__file__).resolve().parent.parent / "conf"
 PER_QUERY = 3
-WAYS = (("labels", 1), ("labels", 5), ("likelihood", 1))
 
 
 @dataclass(frozen=True)
@@ -34,6 +33,12 @@ class Material:
     benchmark: Benchmark
     instances: list[SetwiseInstance]
     pools: dict[str, Pool]
+
+
+def ways(options: argparse.Namespace) -> list[tuple[str, int]]:
+    """Methods of choice, with how many orders each averages over."""
+    pairs = [one.split(":") for one in options.ways]
+    return [(method, int(orders)) for method, orders in pairs]
 
 
 def load(root: str | None, category: str, cache: str, count: int, seed: int) -> Material:
@@ -53,7 +58,7 @@ def load(root: str | None, category: str, cache: str, count: int, seed: int) -> 
         for one in pipeline.make_instances(cfg, benchmark, {"bm25": pools}, split)[0]
         if int(one.id.rsplit("/", 1)[1]) < PER_QUERY
     ]
-    order = np.random.default_rng(seed).permutation(len(found))[:count]
+    order = np.random.default_rng(seed).permutation(len(found))[: count or 10]
     instances = [found[place] for place in order]
     return Material(benchmark, instances, pools)
 
@@ -105,7 +110,7 @@ def print_accuracy(material: Material, options: argparse.Namespace) -> None:
     """How often the bought product is chosen, and the share of wins of each place."""
     for words in (0, options.memory_words):
         comparisons = instance_comparisons(material, words)
-        for method, orders in WAYS:
+        for method, orders in ways(options):
             judge = make_judge(options.model, options.dtype, method, orders, options.cache)
             asker = Asker(judge, seed=options.seed, max_reasks=0)
             choices = asker.choose(comparisons)
@@ -122,7 +127,7 @@ def print_accuracy(material: Material, options: argparse.Namespace) -> None:
 def print_speed(material: Material, options: argparse.Namespace) -> None:
     """Comparisons a second over the first round of whole pools, shared and whole, in turns."""
     queries = {q.id: q for split in material.benchmark.queries.values() for q in split}
-    for words in (0, options.memory_words, options.long_words):
+    for words in options.speed_words:
         comparisons = []
         for one in material.instances[: options.queries]:
             memory = raw_memory(material.benchmark.histories[one.query_id], words)
@@ -132,7 +137,7 @@ def print_speed(material: Material, options: argparse.Namespace) -> None:
                 comparisons.append(
                     Comparison(one.query_id, queries[one.query_id].text, memory, shown)
                 )
-        for method, orders in WAYS:
+        for method, orders in ways(options):
             rates: dict[bool, list[float]] = {True: [], False: []}
             for _ in range(options.repeats):
                 for share in (False, True):
@@ -172,7 +177,8 @@ def main() -> None:
     parser.add_argument("--cache", default=".cache")
     parser.add_argument("--instances", type=int, default=100)
     parser.add_argument("--memory-words", type=int, default=60)
-    parser.add_argument("--long-words", type=int, default=600)
+    parser.add_argument("--speed-words", type=int, nargs="*", default=[0, 60, 600])
+    parser.add_argument("--ways", nargs="+", default=["labels:1", "labels:5", "likelihood:1"])
     parser.add_argument("--queries", type=int, default=2)
     parser.add_argument("--pool", type=int, default=100)
     parser.add_argument("--repeats", type=int, default=3)

@@ -3,13 +3,17 @@
 import hashlib
 import json
 import math
+import signal
+import subprocess
+import sys
+import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 from chat_server import ChatServer, Reply, Start, answer, hidden_order, refusal
-from small_jobs import Workshop
+from small_jobs import SETTINGS, Workshop
 
 from memrerank import pipeline
 from memrerank.errors import ConfigError, JudgeError
@@ -318,3 +322,42 @@ def test_batches_are_not_for_training(workshop: Workshop, recording: Path) -> No
 @pytest.fixture(autouse=True)
 def _no_key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+
+
+def test_ctrl_c_ends_an_evaluation_within_seconds_and_keeps_its_answers(
+    workshop: Workshop, start: Start, recording: Path
+) -> None:
+    """The process itself: what ends it, what it says, and what another run finds."""
+    perfect = hidden_order(score)
+
+    def reply(body: dict[str, Any], number: int) -> Reply:
+        if number >= 40:
+            time.sleep(30)
+        return perfect(body, number)
+
+    server = start(reply)
+    own = {**SETTINGS, "cache_dir": workshop.folder / "cache", "tracking.uri": workshop.uri}
+    settings = [f"{k}={v}" for k, v in own.items() if not k.startswith("reranker.")]
+    command = [sys.executable, "evaluate.py", *settings, *judge(server, recording)]
+    process = subprocess.Popen(
+        [*command, f"hydra.run.dir={workshop.folder}/stopped", "tracking.experiment=stopped"],
+        cwd=Path(__file__).parent.parent,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    for _ in range(600):
+        if len(server.requests) > 40:
+            break
+        time.sleep(0.1)
+    time.sleep(0.3)
+    process.send_signal(signal.SIGINT)
+    told, _ = process.communicate(timeout=20)
+    assert process.returncode == 128 + signal.SIGINT, told
+    assert "Stopped. What was made and recorded stays." in told
+    assert "Traceback" not in told
+    assert only_run(workshop, "stopped").info.status == "KILLED"
+    assert only_run(workshop, "stopped").data.metrics["judge/evaluate/calls"] == 40
+    again = start(perfect)
+    result = workshop.evaluate("gone-on", *judge(again, recording))
+    assert len(again.requests) == 4 * result.metrics["calls_per_query"] - 40

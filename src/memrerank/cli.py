@@ -2,6 +2,7 @@
 
 import logging
 import os
+import signal
 import sys
 import warnings
 from collections.abc import Callable
@@ -20,7 +21,7 @@ log = logging.getLogger("memrerank")
 
 
 def friendly_errors(main: Callable[..., Result]) -> Callable[..., Result]:
-    """Ends the process with the message alone when the user can act on the error.
+    """Ends the process with the message alone when the user can act on the error, or stopped it.
 
     In a sweep the error is raised on, so that Hydra marks the job as failed. The traceback is
     kept in the job's log file, at level DEBUG, and shown with MEMRERANK_TRACEBACK=1.
@@ -37,6 +38,12 @@ def friendly_errors(main: Callable[..., Result]) -> Callable[..., Result]:
             if ours is None or os.environ.get("MEMRERANK_TRACEBACK") or in_sweep():
                 raise
             sys.exit(f"\n{type(ours).__name__}: {ours}")
+        except KeyboardInterrupt:
+            log.debug("traceback", exc_info=True)
+            if os.environ.get("MEMRERANK_TRACEBACK") or in_sweep():
+                raise
+            print("\nStopped. What was made and recorded stays.", file=sys.stderr)
+            sys.exit(128 + signal.SIGINT)
 
     return wrapped
 

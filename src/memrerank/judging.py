@@ -11,7 +11,6 @@ from memrerank.building import build, plain, price_of
 from memrerank.config import Config
 from memrerank.config.judges import TRANSPORT, CacheMode
 from memrerank.errors import ConfigError
-from memrerank.evaluation.places import place_figure
 from memrerank.rerank.asking import Asker
 from memrerank.rerank.cache import CachedReranker
 from memrerank.rerank.embedding import CACHED_VECTORS, EmbeddingReranker
@@ -119,10 +118,21 @@ def prompt_file(cfg: Config) -> Path | None:
 
 @contextmanager
 def recorded_places(judge: Asker, run: Run) -> Iterator[None]:
-    """Records the judge's position bias as a figure when the block ends, however it ends."""
+    """Records the judge's position bias as a figure when the block ends, with an error too.
+
+    After Ctrl-C it draws nothing: who stops a run does not wait for a figure.
+    """
     try:
         yield
-    finally:
-        shares = {stage: judge.tally.place_shares(stage) for stage in judge.tally.counts}
-        if any(shares.values()):
-            run.log_figure(place_figure(shares), "judge/places.png")
+    except Exception:
+        _record_places(judge, run)
+        raise
+    _record_places(judge, run)
+
+
+def _record_places(judge: Asker, run: Run) -> None:
+    shares = {stage: judge.tally.place_shares(stage) for stage in judge.tally.counts}
+    if any(shares.values()):
+        from memrerank.evaluation.places import place_figure  # matplotlib takes a while to import
+
+        run.log_figure(place_figure(shares), "judge/places.png")

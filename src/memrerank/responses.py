@@ -16,7 +16,7 @@ Result = TypeVar("Result")
 
 SQL_VARIABLES = 500  # per statement; SQLite's own limit was 999 for long
 LOCK_SECONDS = 60.0  # how long to wait for another process that writes
-RETRY_SECONDS = 0.01  # between tries where SQLite itself does not wait
+RETRY_SECONDS = 0.01  # between tries where SQLite does not wait by itself
 CACHE_KIBIBYTES = 65_536  # of the file, kept in memory
 
 _TABLE = """CREATE TABLE IF NOT EXISTS answers (
@@ -157,7 +157,7 @@ class ResponseStore:
             raise JudgeError(f"{self.path}: its folder cannot be made ({error})") from error
         with self._connecting("mode=rwc") as connection:
             self._check_tables(connection)  # before anything of another's file is changed
-            _execute_patiently(connection, "PRAGMA journal_mode=WAL")
+            connection.execute("PRAGMA journal_mode=WAL")
             connection.execute("PRAGMA synchronous=NORMAL")
             connection.execute(_TABLE)
         return connection
@@ -192,7 +192,7 @@ class ResponseStore:
 
     def _check_tables(self, connection: sqlite3.Connection) -> None:
         """Raises JudgeError for a file of something else."""
-        tables = _execute_patiently(connection, "SELECT name FROM sqlite_master").fetchall()
+        tables = connection.execute("SELECT name FROM sqlite_master").fetchall()
         columns = [row[1] for row in connection.execute("PRAGMA table_info(answers)")]
         if columns == ["key", "value"] or not (tables or self.readonly):
             return
@@ -221,12 +221,13 @@ class _Held:
 _INHERITED: list[_Held] = []
 
 
-def _execute_patiently(connection: sqlite3.Connection, statement: str) -> sqlite3.Cursor:
-    """Waits for other processes where SQLite does not: while one of them makes the file."""
+def _set_log(connection: sqlite3.Connection) -> None:
+    """Sets WAL; waits, as SQLite here does not, for another process that does so to a new file."""
     deadline = time.monotonic() + LOCK_SECONDS
     while True:
         try:
-            return connection.execute(statement)
+            connection.execute("PRAGMA journal_mode=WAL")
+            return
         except sqlite3.OperationalError as error:
             if _code(error) != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
                 raise
