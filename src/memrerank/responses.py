@@ -157,7 +157,7 @@ class ResponseStore:
             raise JudgeError(f"{self.path}: its folder cannot be made ({error})") from error
         with self._connecting("mode=rwc") as connection:
             self._check_tables(connection)  # before anything of another's file is changed
-            connection.execute("PRAGMA journal_mode=WAL")
+            _set_log(connection)
             connection.execute("PRAGMA synchronous=NORMAL")
             connection.execute(_TABLE)
         return connection
