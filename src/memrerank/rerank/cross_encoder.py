@@ -1,10 +1,8 @@
 """A cross-encoder as the judge: query, memory and one candidate are read together."""
 
 import logging
-import time
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -12,8 +10,8 @@ import numpy as np
 import torch
 
 from memrerank.errors import ConfigError, JudgeError
-from memrerank.rerank.drawing import answer
-from memrerank.schema import Choice, Comparison, Question
+from memrerank.rerank.drawing import ScoreReranker
+from memrerank.schema import Comparison
 
 if TYPE_CHECKING:
     from sentence_transformers import CrossEncoder
@@ -26,7 +24,7 @@ CANDIDATE_SHARE = 0.5  # of the window, at most, where a pair does not fit into 
 Pair = tuple[str, str]  # query and memory, candidate
 
 
-class CrossEncoderReranker:
+class CrossEncoderReranker(ScoreReranker):
     """A setwise and pointwise judge made of a sentence-transformers CrossEncoder.
 
     The first text of a pair is the query and, on a line of its own, the memory; the second is the
@@ -34,8 +32,7 @@ class CrossEncoderReranker:
     is cut to half of it, then the end of the memory goes: never the query. Cut pairs are counted
     and told.
 
-    Choices are drawn from the softmax of the scores over `temperature` (`rerank/drawing.py`). The
-    model is loaded at the first question.
+    The model is loaded at the first question.
 
     Args:
         model: a Hugging Face id or a local folder.
@@ -59,62 +56,28 @@ class CrossEncoderReranker:
         batch_size: int,
         device: str | None,
     ) -> None:
-        if temperature < 0:
-            raise ConfigError(f"reranker.temperature={temperature} is negative; use 0 or more")
+        super().__init__(temperature, seed)
         for name, value, least in (("max_length", max_length, 16), ("batch_size", batch_size, 1)):
             if value < least:
                 raise ConfigError(f"reranker.{name}={value}: use {least} or more")
         self.model = model
         self.max_length = max_length
-        self.temperature = temperature
-        self.seed = seed
         self.batch_size = batch_size
         self.device = device
         self.cut = 0  # pairs that were longer than the window
         self._scores: OrderedDict[Pair, float] = OrderedDict()
 
-    def choose(self, comparisons: Sequence[Comparison]) -> list[Choice]:
-        """One drawn answer per comparison, in order; latency is the batch's time shared out.
-
-        Raises:
-            ConfigError: the model cannot be loaded, or gives more than one score.
-            JudgeError: it gives something that is no number.
-        """
-        return self._answer(Question.choose, comparisons)
-
-    def order(self, comparisons: Sequence[Comparison]) -> list[Choice]:
-        """As `choose`, all candidates, best first."""
-        return self._answer(Question.order, comparisons)
-
-    def score(self, comparisons: Sequence[Comparison]) -> list[Choice]:
-        """As `choose`, each candidate's logit."""
-        return self._answer(Question.score, comparisons)
-
-    def distribution(self, comparisons: Sequence[Comparison]) -> list[Choice]:
-        """As `choose`, how probable each candidate is."""
-        return self._answer(Question.distribution, comparisons)
-
-    def _answer(self, question: Question, comparisons: Sequence[Comparison]) -> list[Choice]:
-        started = time.perf_counter()
+    def scores(self, comparisons: Sequence[Comparison]) -> list[np.ndarray]:
+        """Each candidate's logit, float64 [candidates] per comparison."""
         pairs = [
             [(_wanted(comparison), product.text) for product in comparison.candidates]
             for comparison in comparisons
         ]
         self._predict(list(dict.fromkeys(pair for row in pairs for pair in row)))
-        choices = [
-            answer(
-                question,
-                comparison,
-                np.array([self._scores[pair] for pair in row]),
-                self.temperature,
-                self.seed,
-            )
-            for comparison, row in zip(comparisons, pairs, strict=True)
-        ]
+        found = [np.array([self._scores[pair] for pair in row]) for row in pairs]
         while len(self._scores) > KEPT_SCORES:
             self._scores.popitem(last=False)
-        latency = (time.perf_counter() - started) / max(1, len(comparisons))
-        return [replace(choice, latency=latency) for choice in choices]
+        return found
 
     def _predict(self, pairs: Sequence[Pair]) -> None:
         """Scores the pairs that are not known yet."""

@@ -1,22 +1,20 @@
 """The default judge: a noisy chooser by similarity to the query and to the memory."""
 
-import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 
 import numpy as np
 
 from memrerank.errors import ConfigError
-from memrerank.rerank.drawing import answer
+from memrerank.rerank.drawing import ScoreReranker
 from memrerank.retrieval.encoder import SentenceEncoder
-from memrerank.schema import Choice, Comparison, Question
+from memrerank.schema import Comparison
 
 CACHED_VECTORS = 50_000  # of each kind; at 384 float32 numbers each about 80 MB
 COMPARISONS_AT_ONCE = 4_096  # bounds the gathered candidates to about 30 MB at 384 numbers
 
 
-class EmbeddingReranker:
+class EmbeddingReranker(ScoreReranker):
     """A setwise judge made of a sentence encoder.
 
     The score of a candidate is `cos(query, candidate) + memory_weight * cos(memory, candidate)`,
@@ -26,9 +24,6 @@ class EmbeddingReranker:
     A memory is read whole: it is cut into its lines, and a line that does not fit the encoder's
     window into pieces that do; the memory's vector is the mean of theirs, normalised again. A
     line therefore weighs the same however long it is, and so do the two fields of a wc memory.
-
-    Draws are seeded and go with the products (`rerank/drawing.py`): neither the batch that a
-    comparison is in nor the order in which candidates are shown changes which product wins.
 
     Args:
         encoder: makes the vectors; those of recent texts are kept.
@@ -47,10 +42,9 @@ class EmbeddingReranker:
             raise ConfigError(f"reranker.memory_weight={memory_weight} is negative; use 0 or more")
         if temperature <= 0:
             raise ConfigError(f"reranker.temperature={temperature} must be above 0")
+        super().__init__(temperature, seed)
         self.encoder = encoder
         self.memory_weight = memory_weight
-        self.temperature = temperature
-        self.seed = seed
         self._queries = _VectorCache(encoder.encode_queries, CACHED_VECTORS)
         self._texts = _VectorCache(encoder.encode_products, CACHED_VECTORS)
         self._memories = _VectorCache(self._encode_memories, CACHED_VECTORS)
@@ -62,32 +56,7 @@ class EmbeddingReranker:
         """
         self._texts.add(texts[:CACHED_VECTORS], vectors[:CACHED_VECTORS])
 
-    def choose(self, comparisons: Sequence[Comparison]) -> list[Choice]:
-        """One drawn answer per comparison, in order; latency is the batch's time shared out."""
-        return self._answer(Question.choose, comparisons)
-
-    def order(self, comparisons: Sequence[Comparison]) -> list[Choice]:
-        """All candidates, best first, drawn one after the other (Plackett-Luce)."""
-        return self._answer(Question.order, comparisons)
-
-    def score(self, comparisons: Sequence[Comparison]) -> list[Choice]:
-        """Each candidate's score, without any draw."""
-        return self._answer(Question.score, comparisons)
-
-    def distribution(self, comparisons: Sequence[Comparison]) -> list[Choice]:
-        """How probable each candidate is to be chosen; the index is the likeliest one."""
-        return self._answer(Question.distribution, comparisons)
-
-    def _answer(self, question: Question, comparisons: Sequence[Comparison]) -> list[Choice]:
-        started = time.perf_counter()
-        choices = [
-            answer(question, comparison, scores, self.temperature, self.seed)
-            for comparison, scores in zip(comparisons, self._scores(comparisons), strict=True)
-        ]
-        latency = (time.perf_counter() - started) / max(1, len(comparisons))
-        return [replace(choice, latency=latency) for choice in choices]
-
-    def _scores(self, comparisons: Sequence[Comparison]) -> list[np.ndarray]:
+    def scores(self, comparisons: Sequence[Comparison]) -> list[np.ndarray]:
         """Float64 [candidates] per comparison."""
         found: list[np.ndarray] = []
         for start in range(0, len(comparisons), COMPARISONS_AT_ONCE):

@@ -1,7 +1,6 @@
 """A causal language model in this process as the judge."""
 
 import logging
-import time
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import replace
@@ -14,10 +13,10 @@ import torch
 
 from memrerank.config.judges import ChoiceMethod
 from memrerank.errors import ConfigError, JudgeError
-from memrerank.rerank.drawing import answer
+from memrerank.rerank.drawing import ScoreReranker
 from memrerank.rerank.prefixes import PrefixModel, Row, common_length
 from memrerank.rerank.prompting import plain, setwise_prompt
-from memrerank.schema import Choice, Comparison, Memory, Product, Question
+from memrerank.schema import Comparison, Memory, Product, Question
 from memrerank.weights import load_causal_lm
 
 log = logging.getLogger(__name__)
@@ -26,7 +25,7 @@ KEPT_SCORES = 200_000  # likelihoods that are kept, one for each query, memory a
 PROBE = "candidate 7f3a"  # a candidate's text, to see whether a prompt shows it
 
 
-class LocalReranker:
+class LocalReranker(ScoreReranker):
     """A setwise judge made of a Hugging Face causal language model with a chat template.
 
     `method=labels` shows the candidates with labels and takes each label's log-probability, among
@@ -36,7 +35,6 @@ class LocalReranker:
     text as the answer; it is the same in every comparison of a query, computed once, and a score.
     Instruction, memory and query are read once for all comparisons of a query.
 
-    Choices are drawn from the softmax of these scores over `temperature` (`rerank/drawing.py`).
     The model is loaded at the first question.
 
     Args:
@@ -71,12 +69,11 @@ class LocalReranker:
         device: str | None,
         cache_dir: Path | str,
     ) -> None:
+        super().__init__(temperature, seed)
         self.method = ChoiceMethod(method)
         for name, value, least in (("orders", orders, 1), ("batch_size", batch_size, 1)):
             if value < least:
                 raise ConfigError(f"reranker.{name}={value}: use {least} or more")
-        if temperature < 0:
-            raise ConfigError(f"reranker.temperature={temperature} is negative; use 0 or more")
         if orders > 1 and self.method is ChoiceMethod.likelihood:
             raise ConfigError("reranker.orders: method=likelihood shows no order; set it to 1")
         _check_prompt(prompt, self.method)
@@ -84,8 +81,6 @@ class LocalReranker:
         self.dtype = dtype
         self.prompt = prompt
         self.orders = orders
-        self.temperature = temperature
-        self.seed = seed
         self.batch_size = batch_size
         self.share_prefix = share_prefix
         self.device = device
@@ -102,37 +97,11 @@ class LocalReranker:
             known if self.method is ChoiceMethod.likelihood else known - {Question.score}
         )
 
-    def choose(self, comparisons: Sequence[Comparison]) -> list[Choice]:
-        """One answer per comparison, in order; latency is the batch's time shared out.
-
-        Raises:
-            ConfigError: the model cannot be loaded.
-            JudgeError: a prompt is longer than the model's context.
-        """
-        return self._answer(Question.choose, comparisons)
-
-    def order(self, comparisons: Sequence[Comparison]) -> list[Choice]:
-        """As `choose`, all candidates, best first."""
-        return self._answer(Question.order, comparisons)
-
-    def score(self, comparisons: Sequence[Comparison]) -> list[Choice]:
-        """As `choose`, each candidate's mean log-probability."""
-        return self._answer(Question.score, comparisons)
-
-    def distribution(self, comparisons: Sequence[Comparison]) -> list[Choice]:
-        """As `choose`, how probable each candidate is."""
-        return self._answer(Question.distribution, comparisons)
-
-    def _answer(self, question: Question, comparisons: Sequence[Comparison]) -> list[Choice]:
-        started = time.perf_counter()
-        by_labels = self.method is ChoiceMethod.labels
-        scores = (self._by_labels if by_labels else self._by_likelihood)(comparisons)
-        choices = [
-            answer(question, comparison, found, self.temperature, self.seed)
-            for comparison, found in zip(comparisons, scores, strict=True)
-        ]
-        latency = (time.perf_counter() - started) / max(1, len(comparisons))
-        return [replace(choice, latency=latency) for choice in choices]
+    def scores(self, comparisons: Sequence[Comparison]) -> list[np.ndarray]:
+        """Mean log-probabilities, float64 [candidates] per comparison."""
+        if self.method is ChoiceMethod.labels:
+            return self._by_labels(comparisons)
+        return self._by_likelihood(comparisons)
 
     # ------------------------------------------------------------ labels
 

@@ -81,8 +81,8 @@ def bubblesort(
     """For each place a window slides from the pool's end up to it, its winner moved to the front.
 
     Neighbouring windows share one product, so that the best one travels all the way. With a
-    perfect judge the first `top_k` are exact, for some 230 comparisons, one after the other, for 10
-    of 100 in sets of 5. The rest keep the order in which the windows left them.
+    perfect judge the first `top_k` are exact, for 240 comparisons, one after the other, for 10 of
+    100 in sets of 5. The rest keep the order in which the windows left them.
 
     Args:
         ids: distinct product ids, in the retriever's order.
