@@ -1,8 +1,10 @@
 """A recording as Parquet and back, and the command that does it."""
 
 import json
+import re
 import sqlite3
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -10,8 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 from test_cache import QUESTION, SPACE, Certain, Counter, cached, replayed, samples
 
-from memrerank.errors import DataError
-from memrerank.rerank.cache import CachedReranker
+from memrerank.errors import DataError, JudgeError
+from memrerank.rerank.cache import CachedReranker, export
 from memrerank.rerank.cache.__main__ import main
 from memrerank.rerank.cache.export import export_answers, import_answers, read_stats
 from memrerank.responses import ResponseStore
@@ -92,9 +94,31 @@ def spoil_answer(rows: list[dict]) -> None:
     rows[1]["answer"] = "{}"
 
 
+def spoil_about(rows: list[dict]) -> None:
+    value = json.loads(rows[1]["answer"])
+    del value["about"]["query_id"]
+    rows[1]["answer"] = json.dumps(value)
+
+
+def spoil_question(rows: list[dict]) -> None:
+    rows[1]["answer"] = re.sub('"question":"[a-z]+"', '"question":"guess"', rows[1]["answer"])
+
+
+def repeat_key(rows: list[dict]) -> None:
+    rows[1]["key"] = rows[0]["key"]
+
+
+def empty(rows: list[dict]) -> None:
+    rows[1]["answer"] = rows[1]["key"] = None
+
+
+@pytest.mark.parametrize("batch", [1, 2, 10])
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
+        (spoil_about, "row 2: what it says of its question is incomplete"),
+        (spoil_question, "row 2: it answers no known question: 'guess'"),
+        (empty, "row 2: the key None is not 64"),
         (spoil_key, r"row 2: the key 'short' is not 64"),
         (spoil_json, "row 2: Expecting"),
         (spoil_answer, "row 2: not a recorded answer"),
@@ -103,9 +127,12 @@ def spoil_answer(rows: list[dict]) -> None:
 def test_a_broken_row_is_named_and_nothing_recorded(
     tmp_path: Path,
     recording: CachedReranker,
+    monkeypatch: pytest.MonkeyPatch,
     spoil: Callable[[list[dict]], None],
     message: str,
+    batch: int,
 ) -> None:
+    monkeypatch.setattr(export, "BATCH", batch)
     path = tmp_path / "answers.parquet"
     export_answers(recording.store, path)
     table = pq.read_table(path)
@@ -115,7 +142,66 @@ def test_a_broken_row_is_named_and_nothing_recorded(
     other = ResponseStore(tmp_path / "other.sqlite")
     with pytest.raises(DataError, match=message):
         import_answers(other, path)
-    assert list(other.rows()) == []
+    before = {row["key"] for row in rows[: 1 if batch == 1 else 0]}
+    assert {key for part in other.rows() for key, _ in part} == before
+
+
+def test_a_key_that_is_given_twice_is_named(tmp_path: Path, recording: CachedReranker) -> None:
+    path = tmp_path / "answers.parquet"
+    export_answers(recording.store, path)
+    table = pq.read_table(path)
+    rows = table.to_pylist()
+    repeat_key(rows)
+    pq.write_table(pa.Table.from_pylist(rows, table.schema), path)
+    with pytest.raises(DataError, match=rf"row 2: the key {rows[0]['key']} was given before"):
+        import_answers(ResponseStore(tmp_path / "other.sqlite"), path)
+
+
+@pytest.mark.parametrize("batch", [1, 2, 5])
+def test_an_export_in_parts_has_every_answer(
+    tmp_path: Path, recording: CachedReranker, monkeypatch: pytest.MonkeyPatch, batch: int
+) -> None:
+    monkeypatch.setattr(export, "BATCH", batch)
+    export_answers(recording.store, tmp_path / "answers.parquet")
+    other = ResponseStore(tmp_path / "other.sqlite")
+    assert import_answers(other, tmp_path / "answers.parquet")["new"] == 5
+    rows = [row for part in recording.store.rows() for row in part]
+    assert [row for part in other.rows() for row in part] == rows[1:]  # the first is no answer
+
+
+def test_ids_that_are_no_unicode_are_exported(tmp_path: Path) -> None:
+    odd = replace(QUESTION, query_id="half a pair \ud83d")
+    reranker = cached(tmp_path, Counter())
+    first = reranker.choose([odd])
+    export_answers(reranker.store, tmp_path / "answers.parquet")
+    (row,) = pq.read_table(tmp_path / "answers.parquet").to_pylist()
+    assert row["query_id"] == "half a pair ?"
+    other = ResponseStore(tmp_path / "other.sqlite")
+    import_answers(other, tmp_path / "answers.parquet")
+    assert CachedReranker(None, other.path, "readonly", SPACE).choose([odd]) == replayed(first)
+
+
+def test_a_damaged_record_ends_an_export_and_leaves_no_file(
+    tmp_path: Path, recording: CachedReranker
+) -> None:
+    recording.store.write({"f" * 64: {"index": 1}})
+    for work in (read_stats, lambda store: export_answers(store, tmp_path / "answers.parquet")):
+        with pytest.raises(JudgeError, match=r"answers\.sqlite: the record f{64} is damaged"):
+            work(recording.store)
+    assert [path.name for path in tmp_path.iterdir() if "parquet" in path.name] == []
+
+
+def test_an_export_that_cannot_be_written_is_told(
+    tmp_path: Path, recording: CachedReranker
+) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").write_text("")
+    for place in ("folder", "file/answers.parquet"):
+        with pytest.raises(DataError, match=rf"{place}: cannot be written"):
+            export_answers(recording.store, tmp_path / place)
+    with pytest.raises(DataError, match=r"answers\.sqlite: is the recording itself"):
+        export_answers(recording.store, recording.path)
+    assert read_stats(recording.store).answers == 5
 
 
 def test_other_files_are_refused(tmp_path: Path) -> None:
@@ -128,6 +214,11 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
     pq.write_table(pa.table({"key": ["a"], "answer": ["b"]}), tmp_path / "foreign.parquet")
     with pytest.raises(DataError, match="its format is not stated"):
         import_answers(store, tmp_path / "foreign.parquet")
+    less = pa.table({"key": ["a"]}).replace_schema_metadata({"format": export.FORMAT})
+    pq.write_table(less, tmp_path / "less.parquet")
+    with pytest.raises(DataError, match="not an export of answers"):
+        import_answers(store, tmp_path / "less.parquet")
+    assert not store.path.exists()
 
 
 def test_stats(recording: CachedReranker) -> None:
