@@ -140,7 +140,7 @@ def test_readonly_names_what_is_missing(tmp_path: Path) -> None:
     replay = cached(tmp_path, judge, "readonly")
     message = r"answers.sqlite: no recorded answer for query q, sample 2 \(1 of 3 .*readwrite"
     with pytest.raises(JudgeError, match=message):
-        replay.choose(samples(3))
+        replay.choose(samples(3) * 2)
     assert judge.asked == []
     with pytest.raises(JudgeError, match=r"none.sqlite: no recorded answers there"):
         CachedReranker(None, tmp_path / "none.sqlite", "readonly", SPACE)

@@ -164,7 +164,10 @@ def test_an_export_in_parts_has_every_answer(
     monkeypatch.setattr(export, "BATCH", batch)
     export_answers(recording.store, tmp_path / "answers.parquet")
     other = ResponseStore(tmp_path / "other.sqlite")
-    assert import_answers(other, tmp_path / "answers.parquet")["new"] == 5
+    counts = import_answers(other, tmp_path / "answers.parquet")
+    assert counts == {"new": 5, "known": 0, "conflict": 0}
+    groups = pq.read_metadata(tmp_path / "answers.parquet")
+    assert max(groups.row_group(i).num_rows for i in range(groups.num_row_groups)) == batch
     rows = [row for part in recording.store.rows() for row in part]
     assert [row for part in other.rows() for row in part] == rows[1:]  # the first is no answer
 
