@@ -245,6 +245,15 @@ def test_an_order_is_used_for_all_that_follows_from_it() -> None:
     assert order == ["b", "d", "e", "c", "a", "f"]
 
 
+def test_below_the_top_of_orders_come_those_with_fewest_above_first() -> None:
+    quality = {"a": 1, "b": 5, "c": 2, "d": 4, "e": 3, "f": 0}
+    judge = consistent(full_order, quality)
+    order, asked = run(full_order(list("abcdef"), top_k=1, set_size=3), judge)
+    assert asked == [[("a", "b", "c"), ("d", "e", "f")], [("b", "d", "c")]]
+    # known: b d c a and d e f; of those left nobody is above d, one above c and e, two above a and f
+    assert order == ["b", "d", "c", "e", "a", "f"]
+
+
 def test_an_order_that_contradicts_what_is_known_changes_nothing_there() -> None:
     told = {
         ("a", "b", "c"): ("a", "b", "c"),
