@@ -250,7 +250,7 @@ def test_below_the_top_of_orders_come_those_with_fewest_above_first() -> None:
     judge = consistent(full_order, quality)
     order, asked = run(full_order(list("abcdef"), top_k=1, set_size=3), judge)
     assert asked == [[("a", "b", "c"), ("d", "e", "f")], [("b", "d", "c")]]
-    # known: b d c a and d e f; of those left nobody is above d, one above c and e, two above a and f
+    # known: b d c a and d e f; of those left nobody is above d, one above c and e, two above a, f
     assert order == ["b", "d", "c", "e", "a", "f"]
 
 
@@ -280,6 +280,12 @@ def test_a_heap_sinks_the_last_product_after_each_place() -> None:
     assert order == ["e", "d", "b", "c", "a"]
 
 
+def test_below_the_top_of_a_heap_each_level_is_in_the_retrievers_order() -> None:
+    quality = {"a": 1, "b": 2, "c": 3, "d": 4, "e": 5}
+    order, _ = run(heapsort(list("abcde"), top_k=1, set_size=3), consistent(heapsort, quality))
+    assert order == ["e", "c", "d", "a", "b"]  # the heap is e d c a b
+
+
 def test_a_window_moves_its_winner_to_the_front() -> None:
     quality = {"a": 1, "b": 2, "c": 3, "d": 4}
     judge = consistent(bubblesort, quality)
@@ -295,3 +301,9 @@ def test_scores_sort_and_a_lone_product_is_not_scored_alone() -> None:
     assert order == ["b", "d", "c", "a"]
     order, _ = run(pointwise(list("abcd"), top_k=1, set_size=3), lambda one: (math.nan, 0.5))
     assert order == ["b", "d", "a", "c"]
+
+
+def test_products_without_a_score_are_last_even_below_negative_ones() -> None:
+    scores = {("a", "b"): None, ("c", "d"): (-2.0, -1.0)}
+    order, _ = run(pointwise(list("abcd"), top_k=1, set_size=2), scores.__getitem__)
+    assert order == ["d", "c", "a", "b"]
