@@ -304,6 +304,6 @@ def test_scores_sort_and_a_lone_product_is_not_scored_alone() -> None:
 
 
 def test_products_without_a_score_are_last_even_below_negative_ones() -> None:
-    scores = {("a", "b"): None, ("c", "d"): (-2.0, -1.0)}
+    scores: dict[tuple[str, ...], Any] = {("a", "b"): None, ("c", "d"): (-2.0, -1.0)}
     order, _ = run(pointwise(list("abcd"), top_k=1, set_size=2), scores.__getitem__)
     assert order == ["d", "c", "a", "b"]
