@@ -1,9 +1,9 @@
 """Ranking with a judge that puts all candidates of a set in order, not only one first."""
 
 from collections.abc import Sequence
-from itertools import combinations
 
 from memrerank.rerank.algorithms.common import Rounds, Sets, check, positions
+from memrerank.rerank.algorithms.known import Known, numbered_groups
 
 
 def full_order(
@@ -31,7 +31,7 @@ def full_order(
     """
     check(ids, top_k, set_size)
     position = positions(ids)
-    known = _Known(len(ids))
+    known = Known(len(ids))
     placed: list[int] = []
     stop = None if until is None else position.get(until)
     while len(placed) < min(top_k, len(ids)) and stop not in placed:
@@ -52,47 +52,15 @@ def full_order(
     return [ids[one] for one in placed + rest]
 
 
-class _Known:
-    """Who is known to be above whom; products are numbers, sets of them the bits of an integer."""
-
-    def __init__(self, count: int) -> None:
-        self.above = [0] * count
-        self.below = [0] * count
-
-    def add(self, best_first: Sequence[int]) -> None:
-        """Takes in an order, with all that follows from it."""
-        for better, worse in combinations(best_first, 2):
-            if not self.related(better, worse):
-                self._add(better, worse)
-
-    def related(self, one: int, other: int) -> bool:
-        """Whether it is known which of two is above."""
-        return bool((self.above[one] | self.below[one]) >> other & 1)
-
-    def count_above(self, one: int, placed: Sequence[int]) -> int:
-        """How many that have no place yet are above."""
-        done = sum(1 << place for place in placed)
-        return (self.above[one] & ~done).bit_count()
-
-    def _add(self, better: int, worse: int) -> None:
-        upper = self.above[better] | 1 << better
-        lower = self.below[worse] | 1 << worse
-        for one in range(len(self.above)):
-            if lower >> one & 1:
-                self.above[one] |= upper
-            if upper >> one & 1:
-                self.below[one] |= lower
-
-
 def _sets(
     roots: Sequence[int],
     open_ones: Sequence[int],
     placed: Sequence[int],
-    known: _Known,
+    known: Known,
     set_size: int,
 ) -> list[list[int]]:
     """The sets of one round: the roots, and who else is worth asking about."""
-    sets = [list(one) for one in _numbered_groups(roots, set_size)]
+    sets = [list(one) for one in numbered_groups(roots, set_size)]
     spare = [one for one in open_ones if one not in roots]
     spare.sort(key=lambda one: (known.count_above(one, placed), one))
     for members in sets:
@@ -102,7 +70,3 @@ def _sets(
                 break
             members.append(spare.pop(unknown.index(max(unknown))))
     return [members for members in sets if len(members) > 1]
-
-
-def _numbered_groups(members: Sequence[int], size: int) -> list[Sequence[int]]:
-    return [members[start : start + size] for start in range(0, len(members), size)]
