@@ -7,7 +7,7 @@ whole texts, up to rounding.
 
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -17,6 +17,7 @@ from transformers.cache_utils import DynamicLayer
 log = logging.getLogger(__name__)
 
 KEPT_BYTES = 1 << 30  # of keys and values that are kept for later batches
+PACKED_TOKENS = 768  # in one sequence, each of which is compared with all others
 
 Pair = tuple[torch.Tensor, torch.Tensor]  # keys and values of a layer, each [1, heads, P, d]
 
@@ -35,9 +36,12 @@ class Row:
 class PrefixModel:
     """A language model that reads a shared beginning once.
 
+    Rows that begin alike are packed into one sequence: each sees the kept beginning and itself, by
+    its position ids and a mask, so that nothing is copied for it.
+
     Args:
         model: in evaluation mode.
-        pad_id: of the tokens that fill up shorter rows; never read.
+        pad_id: of the tokens that fill up shorter rows where rows are read whole; never read.
         batch_size: rows in one pass.
         share: False reads every row whole, as a plain pass does.
     """
@@ -56,8 +60,9 @@ class PrefixModel:
     def last_logits(self, rows: Sequence[Row], tokens: Sequence[int]) -> torch.Tensor:
         """Logits of some tokens as the next one after each row: float32 [rows, tokens]."""
         found = torch.empty(len(rows), len(tokens))
-        for places, logits in self._passes(rows, lambda _: 1):
-            found[places] = logits[:, -1, list(tokens)].float().cpu()  # [B, tokens]
+        for places, logits in self._passes(rows, last_only=True):
+            for place, row_logits in zip(places, logits, strict=True):
+                found[place] = row_logits[-1, list(tokens)].float().cpu()  # [tokens]
         return found
 
     @torch.inference_mode()
@@ -67,63 +72,95 @@ class PrefixModel:
         The first token of a rest only opens it; a rest has at least two.
         """
         found = torch.empty(len(rows))
-        for places, logits in self._passes(rows, lambda longest: longest):
+        for places, logits in self._passes(rows, last_only=False):
             for place, row_logits in zip(places, logits, strict=True):
-                wanted = torch.tensor(rows[place].rest[1:], device=logits.device)  # [n]
+                wanted = torch.tensor(rows[place].rest[1:], device=row_logits.device)  # [n]
                 steps = row_logits[-len(wanted) - 1 : -1].float()  # [n, V]
                 log_probs = steps.log_softmax(-1).gather(-1, wanted[:, None])
                 found[place] = log_probs.mean().cpu()
         return found
 
     def _passes(
-        self, rows: Sequence[Row], keep: Callable[[int], int]
-    ) -> Iterator[tuple[list[int], torch.Tensor]]:
-        """Batches of rows of like length: their places, and logits [B, kept positions, V]."""
-        order = sorted(range(len(rows)), key=lambda i: (len(rows[i].rest), rows[i].shared))
-        for start in range(0, len(order), self.batch_size):
-            places = order[start : start + self.batch_size]
-            batch = [rows[place] for place in places]
-            if not self.share:
-                batch = [Row((), row.shared + row.rest) for row in batch]
-            longest = max(len(rows[place].rest) for place in places)
-            yield places, self._forward(batch, keep(longest))
+        self, rows: Sequence[Row], *, last_only: bool
+    ) -> Iterator[tuple[list[int], list[torch.Tensor]]]:
+        """Batches: the rows' places, and each one's logits [positions of its rest, V].
 
-    def _forward(self, batch: Sequence[Row], keep: int) -> torch.Tensor:
-        """Logits of the last `keep` positions, [B, keep, V]. Rows are filled up on the left."""
+        Args:
+            last_only: only those of the last position are wanted.
+        """
+        groups: dict[tuple[int, ...], list[int]] = {}
+        for place, row in enumerate(rows):
+            groups.setdefault(row.shared if self.share else (), []).append(place)
+        for shared, members in groups.items():
+            members.sort(key=lambda place: len(rows[place]))
+            for places in self._batches(members, rows, packed=bool(shared)):
+                batch = [rows[place] for place in places]
+                if shared:
+                    yield places, self._packed(shared, batch, last_only=last_only)
+                else:
+                    texts = [row.shared + row.rest for row in batch]
+                    yield places, self._whole(texts, 1 if last_only else 0)
+
+    def _batches(
+        self, members: Sequence[int], rows: Sequence[Row], *, packed: bool
+    ) -> Iterator[list[int]]:
+        """At most `batch_size` rows at once, and of packed ones no more than PACKED_TOKENS."""
+        batch: list[int] = []
+        size = 0
+        for place in members:
+            size += len(rows[place].rest)
+            if batch and (len(batch) == self.batch_size or (packed and size > PACKED_TOKENS)):
+                yield batch
+                batch, size = [], len(rows[place].rest)
+            batch.append(place)
+        yield batch
+
+    def _packed(
+        self, shared: tuple[int, ...], batch: Sequence[Row], *, last_only: bool
+    ) -> list[torch.Tensor]:
+        """The logits of rows that begin with `shared`, in one sequence of all their rests."""
+        device, dtype = self.model.device, self.model.dtype
+        sizes = [len(row.rest) for row in batch]
+        block = torch.repeat_interleave(torch.arange(len(batch)), torch.tensor(sizes))  # [N]
+        offset = torch.cat([torch.arange(size) for size in sizes])  # [N]
+        own = (block[:, None] == block) & (offset[:, None] >= offset)  # [N, N]
+        seen = torch.cat([torch.ones(len(block), len(shared), dtype=torch.bool), own], dim=1)
+        # Additive, as all attention implementations take it.
+        mask = torch.zeros(seen.shape, dtype=dtype).masked_fill_(~seen, torch.finfo(dtype).min)
+        ends = torch.tensor(sizes).cumsum(0) - 1
+        logits = self.model(
+            input_ids=torch.tensor([[token for row in batch for token in row.rest]], device=device),
+            attention_mask=mask[None, None].to(device),  # [1, 1, N, P + N]
+            position_ids=(len(shared) + offset)[None].to(device),
+            cache=self._cache(shared),
+            use_cache=True,
+            logits_to_keep=ends.to(device) if last_only else 0,
+        ).logits[0]  # [N or rows, V]
+        return list(logits.split(1 if last_only else sizes))
+
+    def _whole(self, texts: Sequence[tuple[int, ...]], keep: int) -> list[torch.Tensor]:
+        """The logits of whole texts, filled up on the left; the last `keep`, 0 for all."""
         device = self.model.device
-        rest = max(len(row.rest) for row in batch)
-        before = max(len(row.shared) for row in batch)
-        ids = torch.full((len(batch), rest), self.pad_id)  # [B, R]
-        mask = torch.zeros(len(batch), before + rest, dtype=torch.long)  # [B, P + R]
-        positions = torch.zeros(len(batch), rest, dtype=torch.long)  # [B, R]
-        for i, row in enumerate(batch):
-            ids[i, rest - len(row.rest) :] = torch.tensor(row.rest)
-            mask[i, before - len(row.shared) : before] = 1
-            mask[i, before + rest - len(row.rest) :] = 1
-            positions[i, rest - len(row.rest) :] = torch.arange(len(row.shared), len(row))
-        cache = self._stacked(batch, before) if before else None
-        out = self.model(
+        longest = max(map(len, texts))
+        ids = torch.full((len(texts), longest), self.pad_id)  # [B, L]
+        mask = torch.zeros(len(texts), longest, dtype=torch.long)  # [B, L]
+        for i, text in enumerate(texts):
+            ids[i, longest - len(text) :] = torch.tensor(text)
+            mask[i, longest - len(text) :] = 1
+        positions = (mask.cumsum(-1) - 1).clamp(min=0)  # [B, L]
+        logits = self.model(
             input_ids=ids.to(device),
             attention_mask=mask.to(device),
             position_ids=positions.to(device),
-            cache=cache,
-            use_cache=cache is not None,
+            use_cache=False,
             logits_to_keep=keep,
-        )
-        logits: torch.Tensor = out.logits
-        return logits
+        ).logits  # [B, L or keep, V]
+        return list(logits)
 
-    def _stacked(self, batch: Sequence[Row], before: int) -> DynamicCache:
-        """The rows' shared keys and values as one cache, filled up on the left to `before`."""
-        kept = {row.shared: self._prefix(row.shared) for row in batch if row.shared}
-        some = next(iter(kept.values()))
-        kept[()] = [(keys[..., :0, :], values[..., :0, :]) for keys, values in some]
+    def _cache(self, shared: tuple[int, ...]) -> DynamicCache:
+        """A cache that begins with a prefix's keys and values, which it leaves as they are."""
         cache = DynamicCache(config=self.model.config)
-        for layer in range(len(some)):
-            keys, values = (
-                torch.cat([_filled(kept[row.shared][layer][part], before) for row in batch])
-                for part in (0, 1)
-            )  # each [B, heads, P, d]
+        for layer, (keys, values) in enumerate(self._prefix(shared)):
             cache.update(keys, values, layer)
         return cache
 
@@ -155,12 +192,6 @@ def common_length(one: Sequence[int], other: Sequence[int]) -> int:
         if a != b:
             return place
     return min(len(one), len(other))
-
-
-def _filled(pair: torch.Tensor, length: int) -> torch.Tensor:
-    """Zeros on the left up to `length`: [1, heads, length, d]."""
-    missing = length - pair.shape[-2]
-    return torch.nn.functional.pad(pair, (0, 0, missing, 0)) if missing else pair
 
 
 def _bytes(pairs: Sequence[Pair]) -> int:
