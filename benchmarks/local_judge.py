@@ -63,10 +63,16 @@ def load(root: str | None, category: str, cache: str, count: int, seed: int) -> 
     return Material(benchmark, instances, pools)
 
 
-def raw_memory(history: History, words: int) -> Memory:
-    """The newest titles within the category, as many words as asked for."""
-    titles = "; ".join(p.product.title for p in reversed(history.within))
-    return Memory(" ".join(titles.split()[:words]))
+def raw_memory(history: History, words: int, *, repeat: bool = False) -> Memory:
+    """The newest titles within the category, at most so many words.
+
+    Args:
+        repeat: exactly so many, the titles again and again where the shopper has bought less.
+    """
+    titles = "; ".join(p.product.title for p in reversed(history.within)).split()
+    if repeat and titles:
+        titles *= -(-words // len(titles))
+    return Memory(" ".join(titles[:words]))
 
 
 def make_judge(
@@ -130,7 +136,7 @@ def print_speed(material: Material, options: argparse.Namespace) -> None:
     for words in options.speed_words:
         comparisons = []
         for one in material.instances[: options.queries]:
-            memory = raw_memory(material.benchmark.histories[one.query_id], words)
+            memory = raw_memory(material.benchmark.histories[one.query_id], words, repeat=True)
             ids = material.pools[one.query_id].product_ids[: options.pool]
             for start in range(0, len(ids) - 4, 5):
                 shown = tuple(material.benchmark.corpus[i] for i in ids[start : start + 5])
@@ -185,11 +191,11 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     material = load(options.root, options.category, options.cache, options.instances, options.seed)
-    print(f"\n{len(material.instances)} instances of {options.category}, {options.model}\n")
-    print(
-        "| choice | orders | memory | accuracy | wins by place |\n| --- | ---: | --- | ---: | --- |"
-    )
-    print_accuracy(material, options)
+    if options.instances:
+        print(f"\n{len(material.instances)} instances of {options.category}, {options.model}\n")
+        print("| choice | orders | memory | accuracy | wins by place |")
+        print("| --- | ---: | --- | ---: | --- |")
+        print_accuracy(material, options)
     print(f"\ncomparisons a second, {options.queries} queries of {options.pool} products\n")
     print("| choice | orders | memory words | whole | shared | ratio |")
     print("| --- | ---: | ---: | ---: | ---: | ---: |")

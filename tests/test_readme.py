@@ -42,7 +42,7 @@ STORES: list[list[str]] = [
     ["data=table"],
     ["reranker=openai", "reranker.model=any"],
 ]
-MADE_BY_RUNS = {"mlflow.db", "outputs", "data"}
+MADE_BY_RUNS = {".cache", "mlflow.db", "outputs", "data"}
 
 
 @pytest.fixture(scope="module", autouse=True)
