@@ -314,6 +314,13 @@ def test_what_had_no_answer_leaves_the_reward(
     assert not math.isnan(metrics["reward"])
 
 
+def test_a_judge_without_a_model_is_told_which_setting_lacks(workshop: Workshop) -> None:
+    with pytest.raises(ConfigError, match=r"reranker\.model has no value: set reranker\.model="):
+        workshop.evaluate("nameless", "reranker=vllm", "baseline=raw", "judge_cache.mode=off")
+    with pytest.raises(ConfigError, match=r"reranker\.model has no value"):
+        workshop.evaluate("nameless", "reranker=vllm", "baseline=raw", "dry_run=true")
+
+
 def test_batches_are_not_for_training(workshop: Workshop, recording: Path) -> None:
     with pytest.raises(ConfigError, match=r"reranker\.batch=true: every training step would wait"):
         workshop.train("batch", *judge(None, recording, "reranker.batch=true"))

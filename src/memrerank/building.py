@@ -5,6 +5,8 @@ from typing import Any
 from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
+from memrerank.errors import ConfigError
+
 NOT_ARGUMENTS = ("name", "recording")  # what a group says of itself, not of how it is made
 
 
@@ -16,7 +18,13 @@ def plain(node: Any) -> dict[str, Any]:
 
 
 def build(node: Any, **arguments: Any) -> Any:
-    """Instantiates a group's node; `arguments` replace its fields."""
+    """Instantiates a group's node; `arguments` replace its fields.
+
+    Raises:
+        ConfigError: a field has no value.
+    """
+    if missing := sorted(OmegaConf.missing_keys(node)):
+        raise ConfigError(f"{missing[0]} has no value: set {missing[0]}=...")
     fields = OmegaConf.to_container(node, resolve=True)
     assert isinstance(fields, dict)
     fields = {k: v for k, v in fields.items() if k not in NOT_ARGUMENTS and k not in arguments}
