@@ -22,6 +22,7 @@ from memrerank.rerank.cache.__main__ import main as cache_command
 from memrerank.rerank.prompting import plain
 from memrerank.train import train
 
+QUERIES = 2
 PRICE = "{input: 10.0, cached_input: 1.0, output: 100.0, date: 2026-11-01}"
 COST = (100 * 10 + 10 * 100) / 1e6  # of the server's answers: 100 tokens in, 10 out
 
@@ -52,6 +53,7 @@ def judge(server: ChatServer | None, recording: Path, *more: str) -> list[str]:
         f"reranker.price={PRICE}",
         f"judge_cache.path={recording}",
         "baseline=raw",
+        f"eval.max_queries={QUERIES}",
         *more,
     ]
 
@@ -207,7 +209,7 @@ def test_too_many_failures_stop_the_run_and_what_came_is_kept(
     assert run.data.metrics["judge/evaluate/calls"] > 60
     back = start(perfect)
     whole = workshop.evaluate("up", *judge(back, recording), experiment="up")
-    assert len(back.requests) == 4 * whole.metrics["calls_per_query"] - 60
+    assert len(back.requests) == QUERIES * whole.metrics["calls_per_query"] - 60
 
 
 def test_a_refused_key_stops_at_once(workshop: Workshop, start: Start, recording: Path) -> None:
@@ -231,7 +233,7 @@ def test_a_dry_run_tells_what_the_evaluation_takes_and_asks_nothing(
     assert server.requests == []
     estimate = json.loads((workshop.folder / "dry/estimate.json").read_text())
     result = workshop.evaluate("wet", *options)
-    calls = 4 * result.metrics["calls_per_query"]
+    calls = QUERIES * result.metrics["calls_per_query"]
     assert estimate["calls"]["evaluate"] == pytest.approx(calls, rel=0.05)
     characters = sum(len(m["content"]) for r in server.requests for m in r["messages"])
     assert estimate["input_tokens"]["evaluate"] == pytest.approx(characters / 4, rel=0.08)
@@ -250,7 +252,7 @@ def test_a_dry_run_of_a_judge_in_this_process_tells_calls_alone(
 ) -> None:
     evaluate(workshop.config("dry_run=true", entry="evaluate"), workshop.folder / "dry-own")
     told = capsys.readouterr().out
-    assert "| evaluate | 2" in told
+    assert "| evaluate | 20" in told
     assert "reranker=embedding runs in this process" in told
 
 
@@ -286,7 +288,7 @@ def test_a_budget_stops_before_it_is_spent_and_the_next_run_goes_on(
     paid = len(server.requests)
     assert spent == pytest.approx(paid * COST)
     result = workshop.evaluate("later", *judge(server, recording, small[1]))
-    assert len(server.requests) == 4 * result.metrics["calls_per_query"]
+    assert len(server.requests) == QUERIES * result.metrics["calls_per_query"]
     assert result.metrics["judge/evaluate/replayed_rate"] == pytest.approx(
         paid / len(server.requests)
     )
@@ -367,4 +369,4 @@ def test_ctrl_c_ends_an_evaluation_within_seconds_and_keeps_its_answers(
     assert only_run(workshop, "stopped").data.metrics["judge/evaluate/calls"] == 40
     again = start(perfect)
     result = workshop.evaluate("gone-on", *judge(again, recording))
-    assert len(again.requests) == 4 * result.metrics["calls_per_query"] - 40
+    assert len(again.requests) == QUERIES * result.metrics["calls_per_query"] - 40
