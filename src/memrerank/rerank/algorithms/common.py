@@ -1,10 +1,11 @@
 """What all ranking algorithms share."""
 
 from collections.abc import Callable, Generator, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from memrerank.errors import ConfigError
 
+Member = TypeVar("Member")
 Sets = list[tuple[str, ...]]
 Winners = list[str | None]
 Rounds = Generator[Sets, list[Any], list[str]]
@@ -38,6 +39,6 @@ def winner_of(answer: str | None, one: Sequence[str], position: dict[str, int]) 
     return answer
 
 
-def groups(members: Sequence[str], size: int) -> Sets:
+def groups(members: Sequence[Member], size: int) -> list[tuple[Member, ...]]:
     """Cut into sets of `size`; the last may be smaller, down to a lone member."""
     return [tuple(members[start : start + size]) for start in range(0, len(members), size)]

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from memrerank.rerank.algorithms.common import Rounds, Sets, check, positions, winner_of
-from memrerank.rerank.algorithms.known import Known, numbered_groups
+from memrerank.rerank.algorithms.common import Rounds, Sets, check, groups, positions, winner_of
+from memrerank.rerank.algorithms.known import Known
 
 
 def forest(ids: Sequence[str], *, top_k: int, set_size: int, until: str | None = None) -> Rounds:
@@ -65,7 +65,7 @@ def _meetings(roots: Sequence[int], set_size: int) -> list[list[int]]:
     if set_size < len(roots) <= set_size**2:
         beaten = len(roots) - set_size
         playing = roots[: beaten + -(-beaten // (set_size - 1))]
-    sets = [list(one) for one in numbered_groups(playing, set_size)]
+    sets = [list(one) for one in groups(playing, set_size)]
     if len(sets) > 1 and len(sets[-1]) == 1:
         if set_size > 2 and len(roots) <= set_size**2:
             sets[-1].append(sets[-2].pop())

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from memrerank.rerank.algorithms.common import Rounds, Sets, check, positions
-from memrerank.rerank.algorithms.known import Known, numbered_groups
+from memrerank.rerank.algorithms.common import Rounds, Sets, check, groups, positions
+from memrerank.rerank.algorithms.known import Known
 
 
 def full_order(
@@ -60,7 +60,7 @@ def _sets(
     set_size: int,
 ) -> list[list[int]]:
     """The sets of one round: the roots, and who else is worth asking about."""
-    sets = [list(one) for one in numbered_groups(roots, set_size)]
+    sets = [list(one) for one in groups(roots, set_size)]
     spare = [one for one in open_ones if one not in roots]
     spare.sort(key=lambda one: (known.count_above(one, placed), one))
     for members in sets:

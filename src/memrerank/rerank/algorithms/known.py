@@ -40,8 +40,3 @@ class Known:
         for one in beaten:
             if not self.related(winner, one):
                 self._add(winner, one)
-
-
-def numbered_groups(members: Sequence[int], size: int) -> list[Sequence[int]]:
-    """Cut into groups of `size`; the last may be smaller."""
-    return [members[start : start + size] for start in range(0, len(members), size)]
